@@ -5,7 +5,7 @@
 #include "tests/unit/tunnel_world.h"
 
 static struct world w;
-static uint8_t memory[1 << 18], payload[1 << 17];
+static uint8_t memory[1 << 19], payload[1 << 17];
 
 static void serving_as(const struct handover *h)
 {
@@ -19,6 +19,11 @@ static void serving(void)
 {
     struct handover h = world_handover();
     serving_as(&h);
+}
+
+static bool is_steady(void)
+{
+    return w.t.forward.steady[CLIENT] && w.t.forward.steady[WORKER];
 }
 
 static void read_at_once(enum side from, struct slice bytes)
@@ -113,10 +118,10 @@ static void a_peer_that_takes_only_some_of_it_gets_the_rest_later(void **state)
             read_at_once(from, slice_of(memory, len));
             assert_int_equal(w.compared, 1);
             assert_int_equal(w.passed, room >= len);
-            assert_int_equal(w.t.forward.steady, room >= len);
+            assert_int_equal(is_steady(), room >= len);
             w.ears[other(from)].room = SIZE_MAX;
             world_writable(&w, other(from), w.now);
-            assert_true(w.t.forward.steady);
+            assert_true(is_steady());
             assert_int_equal(w.t.forward.legs[other(from)].bytes_out, len);
             assert_string_equal(w.ears[other(from)].said, "Txxxxxxxxxx Bxxxxxxxxxxxx");
             world_close(&w);
@@ -144,7 +149,7 @@ static void a_peer_that_does_not_take_it_while_there_is_no_memory_ends_the_tunne
         struct slice whole = message(memory + FORWARD_FRONT, WORKER, 0x82, 10);
         assert_true(tunnel_read(&w.t, WORKER, whole, w.now));
         alloc_fail_at(0);
-        assert_false(w.t.forward.steady);
+        assert_false(is_steady());
         w.t.forward.place.host = &world_host;
         world_obeys(&w);
         assert_int_equal(w.t.reason, CLOSE_no_memory);
@@ -223,22 +228,178 @@ static void dialled_with(enum handover_resume resume, const char *answer)
     assert_int_equal(w.t.state, TUNNEL_serving);
 }
 
-static void who_has_to_look_at_all_is_never_steady(void **state)
+static const char plain[] = "HTTP/1.1 101 S\r\n\r\n",
+                  numbers[] = "HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=1\r\n\r\n";
+
+static void who_has_to_look_at_all_output_is_not_steady(void **state)
 {
-    static const char plain[] = "HTTP/1.1 101 S\r\n\r\n",
-                      numbers[] = "HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=1\r\n\r\n";
     (void)state;
     dialled_with(HANDOVER_RESUME_SCROLLBACK, plain);
-    assert_false(w.t.forward.steady);
-    world_close(&w);
-    dialled_with(HANDOVER_RESUME_SINCE, plain);
-    assert_false(w.t.forward.steady);
-    world_close(&w);
-    dialled_with(HANDOVER_RESUME_CELL, numbers);
-    assert_false(w.t.forward.steady);
+    assert_true(w.t.forward.steady[CLIENT]);
+    assert_false(w.t.forward.steady[WORKER]);
     world_close(&w);
     dialled_with(HANDOVER_RESUME_CELL, plain); /* its worker does not number */
-    assert_true(w.t.forward.steady);
+    assert_true(is_steady());
+    world_close(&w);
+}
+
+static void messages_that_are_numbered_are_counted(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    w.twins = true;
+    for (unsigned i = 0; i < 50; i++) {
+        size_t len = message(memory, WORKER, 0x82, i).len;
+        len += message(memory + len, WORKER, 0x81, 7000).len;
+        read_at_once(WORKER, slice_of(memory, len));
+        read_at_once(CLIENT, message(memory, CLIENT, 0x81, 2));
+        world_pass(&w, 3 * MS);
+    }
+    assert_int_equal(w.compared, 100);
+    assert_in_range(w.passed, 20,
+                    49); /* all but those behind which an acknowledgement leaves, or is due from then on */
+    assert_non_null(strstr(w.ears[WORKER].said, "PONGcr"));
+    world_close(&w);
+}
+
+static void input_that_is_kept_is_counted_and_bounded(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    w.twins = true;
+    unsigned read = 0;
+    for (; w.t.forward.legs[CLIENT].reading; read++)
+        read_at_once(CLIENT, message(memory, CLIENT, 0x82, 3000));
+    assert_int_equal(w.compared, read);
+    assert_int_equal(w.passed, 0); /* each changes how much may be read */
+    assert_in_range(send_queue_payload(&w.t.forward.legs[WORKER].out), w.settings.buffer / 2,
+                    w.settings.buffer);
+    world_close(&w);
+}
+
+/* Binary messages that begin with a 0 are input. */
+static void input_in_several_pieces_is_told_from_whole_messages(void **state)
+{
+    static const enum handover_resume tagged[] = {HANDOVER_RESUME_SCROLLBACK, HANDOVER_RESUME_SINCE};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        dialled_with(tagged[i], plain);
+        w.twins = true;
+        for (unsigned tag = 0; tag < 3; tag++) {
+            uint8_t bytes[3] = {(uint8_t)tag, 'x', 'y'};
+            size_t len = world_frame(memory, CLIENT, 0x82, slice_of(bytes, 3)).len;
+            read_at_once(CLIENT, slice_of(memory, len));
+            len = world_frame(memory, CLIENT, 0x81, slice_of(bytes, 3)).len;
+            len += world_frame(memory + len, CLIENT, 0x02, slice_of(bytes, 2)).len;
+            len += world_frame(memory + len, CLIENT, 0x80, slice_of(bytes, 3)).len;
+            len += world_frame(memory + len, CLIENT, 0x82, slice_of(bytes, 0)).len;
+            read_at_once(CLIENT, slice_of(memory, len));
+        }
+        assert_int_equal(w.compared, 6);
+        assert_int_equal(w.passed, 3);
+        world_close(&w);
+    }
+}
+
+static void says_since(uint8_t tag, struct slice rest)
+{
+    uint8_t bytes[64] = {tag};
+    memcpy(bytes + 1, rest.at, rest.len);
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x82, slice_of(bytes, 1 + rest.len)));
+}
+
+static void output_behind_its_offset_is_counted(void **state)
+{
+    static const char connected[] = "{\"type\": \"connected\"}";
+    (void)state;
+    dialled_with(HANDOVER_RESUME_SINCE, plain);
+    w.twins = true;
+    says_since(1, SLICE_LITERAL("before"));
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x81, slice_text(connected)));
+    assert_int_equal(w.passed, 0);
+    says_since(1, SLICE_LITERAL("output"));
+    says_since(1, SLICE_LITERAL(""));
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x81, SLICE_LITERAL("text")));
+    assert_int_equal(w.passed, 3);
+    for (uint8_t tag = 0; tag < 8; tag++)
+        says_since(tag, tag == 3 ? SLICE_LITERAL("\0\0\0\0\0\0\0\x20 a replay") : SLICE_LITERAL("a tag"));
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x82, slice_of(memory, 0)));
+    assert_int_equal(w.passed, 4);
+    assert_int_equal(w.compared, 14);
+    world_close(&w);
+}
+
+static void more_than_may_be_unacknowledged_is_too_much(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    w.twins = true;
+    size_t len = 0;
+    while (len <= w.settings.buffer)
+        len += message(memory + len, WORKER, 0x82, 60000).len;
+    read_at_once(WORKER, slice_of(memory, len));
+    assert_int_equal(w.compared, 1);
+    assert_int_equal(w.t.reason, CLOSE_message_too_big);
+    world_close(&w);
+}
+
+static void an_acknowledgement_that_the_worker_does_not_take_is_held(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    w.twins = true;
+    w.ears[WORKER].room = 0;
+    read_at_once(WORKER, message(memory, WORKER, 0x81, 10));
+    assert_int_equal(w.passed, 0); /* the acknowledgement is due in a moment */
+    read_at_once(WORKER, message(memory, WORKER, 0x81, 10));
+    assert_int_equal(w.passed, 1);
+    read_at_once(WORKER, message(memory, WORKER, 0x81, 65535));
+    assert_int_equal(w.passed, 1); /* now */
+    assert_int_equal(w.compared, 3);
+    assert_false(send_queue_empty(&w.t.forward.legs[WORKER].out));
+    world_close(&w);
+}
+
+static void what_follows_the_mark_of_an_end_takes_it_back(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    w.twins = true;
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x8a,
+                                     slice_of("cr\0\0\0\0\0\0\0\x01"
+                                              "end",
+                                              13)));
+    read_at_once(WORKER, message(memory, WORKER, 0x81, 10));
+    assert_int_equal(w.compared, 2);
+    world_closes(&w, WORKER, 1000, "");
+    assert_int_equal(w.t.state, TUNNEL_redialling);
+    world_close(&w);
+}
+
+static void what_a_worker_repeats_is_looked_at(void **state)
+{
+    (void)state;
+    dialled_with(HANDOVER_RESUME_CELL, numbers);
+    for (unsigned i = 0; i < 5; i++)
+        read_at_once(WORKER, message(memory, WORKER, 0x81, 3));
+    world_lost(&w, WORKER, LOSS_reset, w.now);
+    world_answers(&w, ANSWER_RUNNING, 1, 1);
+    static struct http_head head;
+    struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+    assert_int_equal(
+        http_read(&r, SLICE_LITERAL("HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=3\r\n\r\n"), &head),
+        HTTP_DONE);
+    w.head = &head;
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    w.twins = true;
+    size_t len = 0;
+    for (unsigned i = 0; i < 5; i++)
+        len +=
+            message(memory + len, WORKER, 0x81, 3 + i / 3 * 10).len; /* 3 that it repeats, 2 that are new */
+    read_at_once(WORKER, slice_of(memory, len));
+    assert_int_equal(w.compared, 1);
+    assert_string_equal(w.ears[CLIENT].said, "Txxx Txxx Txxx Txxx Txxx Txxxxxxxxxxxxx Txxxxxxxxxxxxx");
     world_close(&w);
 }
 
@@ -246,20 +407,20 @@ static void one_that_has_lost_its_worker_or_closes_is_not_steady(void **state)
 {
     (void)state;
     serving();
-    assert_true(w.t.forward.steady);
+    assert_true(is_steady());
     world_lost(&w, WORKER, LOSS_reset, w.now);
-    assert_false(w.t.forward.steady);
+    assert_false(is_steady());
     world_close(&w);
     serving();
     world_closes(&w, CLIENT, 1000, "");
-    assert_false(w.t.forward.steady);
+    assert_false(is_steady());
     world_close(&w);
     serving();
     world_end(&w, CLOSE_kicked, w.now);
-    assert_false(w.t.forward.steady);
+    assert_false(is_steady());
     world_lost(&w, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.t.state, TUNNEL_ended);
-    assert_false(w.t.forward.steady);
+    assert_false(is_steady());
     world_close(&w);
 }
 
@@ -274,7 +435,15 @@ int main(void)
         cmocka_unit_test(the_end_of_a_session_is_seen),
         cmocka_unit_test(an_answer_that_was_waited_for_is_looked_at),
         cmocka_unit_test(a_worker_is_asked_how_far_it_has_read),
-        cmocka_unit_test(who_has_to_look_at_all_is_never_steady),
+        cmocka_unit_test(who_has_to_look_at_all_output_is_not_steady),
+        cmocka_unit_test(messages_that_are_numbered_are_counted),
+        cmocka_unit_test(input_that_is_kept_is_counted_and_bounded),
+        cmocka_unit_test(input_in_several_pieces_is_told_from_whole_messages),
+        cmocka_unit_test(output_behind_its_offset_is_counted),
+        cmocka_unit_test(more_than_may_be_unacknowledged_is_too_much),
+        cmocka_unit_test(an_acknowledgement_that_the_worker_does_not_take_is_held),
+        cmocka_unit_test(what_follows_the_mark_of_an_end_takes_it_back),
+        cmocka_unit_test(what_a_worker_repeats_is_looked_at),
         cmocka_unit_test(one_that_has_lost_its_worker_or_closes_is_not_steady),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -349,7 +349,7 @@ static inline void twin_begin(struct world *twin, const struct world *w)
     *twin = *w;
     twin->state = opening.state;
     bool loaded = tunnel_save(&w->t, &image) && tunnel_load(&twin->t, &opening, buffer_slice(&image), w->now);
-    if (!loaded || twin->t.forward.steady)
+    if (!loaded || twin->t.forward.steady[CLIENT] || twin->t.forward.steady[WORKER])
         abort();
     for (enum side side = CLIENT; side <= WORKER; side++)
         twin->sent[side] = buffer_with_limit(64 << 20);
@@ -421,12 +421,12 @@ static inline void world_compares(struct world *w, enum side from, struct slice 
     uint64_t before = tunnel_due(&slow.t);
     twin_reads(&slow, from, bytes, now);
     unsigned commands = twins_obey();
-    quick.t.forward.steady = true;
+    quick.t.forward.steady[from] = true;
     bool changed = twin_reads(&quick, from, bytes, now);
     if (twins_obey() != commands)
         abort();
     if (!changed) {
-        if (commands || tunnel_due(&slow.t) < before || !forward_is_steady(&quick.t.forward))
+        if (commands || tunnel_due(&slow.t) < before || !forward_is_steady(&quick.t.forward, from))
             abort();
         forward_decide(&quick.t.forward, now);
     }
@@ -439,7 +439,7 @@ static inline void world_compares(struct world *w, enum side from, struct slice 
 /* ---- events ---- */
 static inline void world_read(struct world *w, enum side from, struct slice bytes, uint64_t now)
 {
-    if (w->twins && w->t.forward.steady && w->t.connector.phase == CONNECTOR_IDLE)
+    if (w->twins && w->t.forward.steady[from] && w->t.connector.phase == CONNECTOR_IDLE)
         world_compares(w, from, bytes, now);
     bool changed = tunnel_read(&w->t, from, bytes, now);
     if (!changed && world_commands.count != world_commands.first)

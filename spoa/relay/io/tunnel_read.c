@@ -14,7 +14,8 @@
 static size_t room_for(const struct tunnel_io *io, enum side from)
 {
     const struct forward *f = &io->tunnel.forward;
-    size_t room = f->steady && io->little[from] ? READ_LEAST : forward_room(f, from);
+    bool kept = from == CLIENT && f->adapter->numbers;
+    size_t room = f->steady[from] && io->little[from] && !kept ? READ_LEAST : forward_room(f, from);
 
     return room < LEG_PAUSE ? room : LEG_PAUSE;
 }
@@ -23,7 +24,7 @@ ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from, bool *done
 {
     struct relay_thread *thread = io->thread;
     struct leg *leg = &io->tunnel.forward.legs[from];
-    struct slice partial = io->tunnel.forward.steady ? slice_of(NULL, 0) : buffer_slice(&leg->partial);
+    struct slice partial = io->tunnel.forward.steady[from] ? slice_of(NULL, 0) : buffer_slice(&leg->partial);
     uint8_t *at = thread->scratch + FORWARD_FRONT;
     ssize_t got = recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room_for(io, from), 0);
     if (got <= 0)

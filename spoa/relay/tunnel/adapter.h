@@ -120,6 +120,9 @@ struct adapter {
     void (*joined)(void *state, struct send_queue *kept, struct adapter_edit *edit);
     enum adapter_verdict (*from_worker)(void *state, const struct adapter_piece *piece,
                                         struct adapter_edit *edit);
+    /* A message that is there whole, in one piece: it passes as it is, and was counted. False: nothing happened, from_worker is to see
+     * it. NULL, with a from_worker: always that. */
+    bool (*whole)(void *state, enum ws_opcode opcode, struct slice bytes);
     /* When it is to be told the time, if the worker is read and says nothing until then; UINT64_MAX: not at all. */
     uint64_t (*due)(const void *state);
     /* What was waited for has not come; nothing is passed but what is inserted. */

@@ -192,6 +192,19 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     return nothing ? ADAPTER_DROP : ADAPTER_PASS;
 }
 
+static bool whole(void *state, enum ws_opcode opcode, struct slice bytes)
+{
+    struct cell *c = state;
+
+    if (c->repeated || c->open || c->told_bytes + bytes.len > c->window)
+        return false;
+    c->end_marked = false;
+    c->opcode = opcode;
+    c->at = bytes.len;
+    complete(c);
+    return true;
+}
+
 static size_t put_pong(uint8_t payload[WS_CONTROL_MAX], enum cell_resume_say say, uint64_t number)
 {
     struct writer w = writer_of(payload, WS_CONTROL_MAX);
@@ -328,6 +341,7 @@ const struct adapter adapter_cell = {
     .answered = answered,
     .joined = joined,
     .from_worker = from_worker,
+    .whole = whole,
     .progress = progress,
     .numbers = &numbers,
 };

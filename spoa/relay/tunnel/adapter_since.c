@@ -309,6 +309,24 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     }
 }
 
+static bool whole(void *state, enum ws_opcode opcode, struct slice bytes)
+{
+    struct since *s = state;
+    bool text = opcode == WS_TEXT;
+
+    if (s->unresolved || s->swallow || !s->connected || s->position < s->delivered ||
+        (!text && (!bytes.len || bytes.at[0] != TAG_OUTPUT)))
+        return false;
+    s->text = text;
+    s->tag = text ? 0 : TAG_OUTPUT;
+    s->begun = true;
+    s->absurd = s->inside = false;
+    s->head_len = 0;
+    if (!text)
+        go_on(s, bytes.len - 1);
+    return true;
+}
+
 static uint64_t progress(const void *state)
 {
     return ((const struct since *)state)->delivered;
@@ -358,6 +376,7 @@ const struct adapter adapter_since = {
     .request = request,
     .joined = joined,
     .from_worker = from_worker,
+    .whole = whole,
     .may_end = may_end,
     .progress = progress,
 };

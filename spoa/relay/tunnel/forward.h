@@ -35,7 +35,7 @@ enum forward_mode {
 struct forward {
     struct tunnel_place place;
     bool there[2];            /* the leg has a socket */
-    bool steady;              /* forward_pass_whole may be asked */
+    bool steady[2];           /* by who is read: forward_pass_whole may be asked */
     bool end_said;            /* the worker has said its session's end */
     bool stream, empty_frame; /* as the handover says */
     enum forward_mode mode;
@@ -87,8 +87,8 @@ struct forward_end forward_read(struct forward *f, enum side from, struct slice 
 void forward_writable(struct forward *f, enum side to, uint64_t now);
 
 /* ---- what most reads bring: whole small messages, which nobody changes, for a side that takes them at once ---- */
-/* Whether there is nothing but these: what a read brings can begin with some. Behind every event. */
-bool forward_is_steady(const struct forward *f);
+/* Whether a read of that side can begin with these. Behind every event. */
+bool forward_is_steady(const struct forward *f, enum side from);
 /* Takes those off that stand in front, and passes them on as they are. False: there is no memory. */
 bool forward_pass_whole(struct forward *f, enum side from, struct slice *bytes, uint64_t now)
     __attribute__((warn_unused_result));

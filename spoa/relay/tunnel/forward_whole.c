@@ -3,45 +3,94 @@
 #include "spoa/relay/tunnel/forward.h"
 #include "spoa/relay/tunnel/session_end.h"
 
-/* Nobody changes a message, or has to know how many there were. */
-static bool is_plain(const struct adapter *adapter)
+/* Nobody has to see more of these messages than how long they are, and how they begin. */
+static bool is_plain(const struct adapter *adapter, enum side from)
 {
-    return !adapter->from_worker && !adapter->numbers && !adapter->tagged;
+    return from == CLIENT || !adapter->from_worker || adapter->whole;
 }
 
-static bool is_leg_steady(const struct leg *leg)
+static bool is_between_messages(const struct leg *leg, const struct leg *peer)
 {
-    return leg->reading && !leg->close_in && !leg->close_out && !leg->cut && !leg->message_out && !leg->out.message &&
-           send_queue_empty(&leg->out) && !leg->out.unseen && !buffer_len(&leg->partial) &&
-           ws_between_messages(&leg->in);
+    return !leg->close_in && !buffer_len(&leg->partial) && ws_between_messages(&leg->in) &&
+           !peer->message_out;
 }
 
-bool forward_is_steady(const struct forward *f)
+static bool takes(const struct leg *leg)
 {
-    return is_plain(f->adapter) && f->mode == FORWARD_SERVING && f->there[CLIENT] && f->there[WORKER] &&
-           !f->short_at && !f->permit_at && is_leg_steady(&f->legs[CLIENT]) &&
-           is_leg_steady(&f->legs[WORKER]);
+    return !leg->close_out && !leg->cut && send_queue_empty(&leg->out) && !leg->out.unseen &&
+           !leg->out.message;
+}
+
+bool forward_is_steady(const struct forward *f, enum side from)
+{
+    const struct leg *leg = &f->legs[from], *peer = &f->legs[other(from)];
+
+    return f->mode == FORWARD_SERVING && f->there[CLIENT] && f->there[WORKER] && leg->reading &&
+           peer->reading && !f->short_at && !f->permit_at && is_plain(f->adapter, from) &&
+           is_between_messages(leg, peer) && takes(peer);
+}
+
+/* False: the adapter is to see it in pieces. */
+static bool count_of_worker(struct forward *f, enum ws_opcode opcode, struct slice bytes)
+{
+    if (f->adapter->whole && !f->adapter->whole(f->adapter_state, opcode, bytes))
+        return false;
+    if (session_end_said(f->end, opcode, bytes))
+        f->end_said = true;
+    return true;
+}
+
+static void count_of_client(struct forward *f, const struct ws_frame *frame, struct slice bytes)
+{
+    if (f->adapter->tagged && frame->opcode == WS_BINARY)
+        f->input = !bytes.len ? INPUT_UNTOLD : bytes.at[0] == frame->mask[0] ? INPUT_BYTES : INPUT_OTHER;
+    if (f->adapter->numbers)
+        f->adapter->numbers->from_client(f->adapter_state, bytes.len);
+}
+
+/* The next one, if it passes as it is. */
+static bool take_whole(struct forward *f, enum side from, struct slice *bytes)
+{
+    struct leg *leg = &f->legs[from];
+    const struct ws_decoder before = leg->in;
+    const struct ws_frame *frame = &leg->in.frame;
+    struct slice rest = *bytes;
+    struct ws_piece piece;
+
+    if (!ws_decode_whole(&leg->in, &rest, f->max_message ? f->max_message : UINT64_MAX, &piece))
+        return false;
+    if (from == CLIENT) {
+        count_of_client(f, frame, piece.bytes);
+    } else if (!count_of_worker(f, frame->opcode, piece.bytes)) {
+        leg->in = before;
+        return false;
+    }
+    *bytes = rest;
+    leg->message_in = (uint8_t)frame->opcode;
+    leg->message_len = from == CLIENT && f->adapter->numbers ? 0 : piece.bytes.len;
+    f->legs[other(from)].data += piece.bytes.len;
+    return true;
+}
+
+/* Where all is kept that a read brings, it has to fit. */
+static bool has_room(const struct leg *peer, struct slice bytes)
+{
+    return !peer->out.keeps || send_queue_len(&peer->out) + bytes.len <= peer->out.frames.limit - LEG_SLACK;
 }
 
 bool forward_pass_whole(struct forward *f, enum side from, struct slice *bytes, uint64_t now)
 {
     struct leg *leg = &f->legs[from], *peer = &f->legs[other(from)];
-    uint64_t most = f->max_message ? f->max_message : UINT64_MAX;
     struct slice run = *bytes;
-    struct ws_piece piece;
 
     leg->pours = leg->pours || bytes->len >= FORWARD_POURS;
-    while (ws_decode_whole(&leg->in, bytes, most, &piece)) {
-        leg->message_in = (uint8_t)leg->in.frame.opcode;
-        leg->message_len = piece.bytes.len;
-        peer->data += piece.bytes.len;
-        if (from == WORKER && session_end_said(f->end, leg->in.frame.opcode, piece.bytes))
-            f->end_said = true;
-    }
+    while (has_room(peer, run) && take_whole(f, from, bytes))
+        continue;
     run.len -= bytes->len;
     if (!run.len)
         return true;
     leg->bytes_in += run.len;
     leg->heard = f->used = now;
+    leg->pinged = 0;
     return leg_sent_of(peer, run, f->place.host->send(f->place.io, other(from), &run, 1), now);
 }

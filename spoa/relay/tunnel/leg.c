@@ -119,11 +119,16 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
 
 bool leg_sent_of(struct leg *leg, struct slice messages, size_t taken, uint64_t now)
 {
-    const struct leg_batch batch = {.runs = {messages}, .count = 1};
+    struct leg_batch batch;
 
     leg->bytes_out += taken;
     leg->progress = now;
-    return taken == messages.len || hold_rest(leg, &batch, messages.len, taken);
+    if (taken == messages.len && !leg->out.keeps)
+        return true;
+    batch.runs[0] = messages;
+    batch.count = 1;
+    batch.controls = 0;
+    return hold_rest(leg, &batch, messages.len, taken);
 }
 
 void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)

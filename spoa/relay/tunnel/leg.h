@@ -79,7 +79,7 @@ size_t leg_batch_data(const struct leg_batch *batch);
  * of memory. The batch is empty afterwards. */
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
     __attribute__((warn_unused_result));
-/* The same of whole messages, to a leg that nothing waits for and that keeps nothing: send has taken so much of them. */
+/* The same of whole messages, to a leg that nothing waits for: send has taken so much of them. */
 bool leg_sent_of(struct leg *leg, struct slice messages, size_t taken, uint64_t now)
     __attribute__((warn_unused_result));
 /* The peer can take more of what is held. */

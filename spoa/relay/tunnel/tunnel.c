@@ -100,11 +100,12 @@ static void decide_reading(struct tunnel *t, uint64_t now)
 {
     const bool *unattached = t->forward.place.host->commands->unattached;
 
-    t->forward.steady = false;
+    t->forward.steady[CLIENT] = t->forward.steady[WORKER] = false;
     if (t->state == TUNNEL_ended || unattached[CLIENT] || unattached[WORKER])
         return;
     forward_decide(&t->forward, now);
-    t->forward.steady = forward_is_steady(&t->forward);
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        t->forward.steady[side] = forward_is_steady(&t->forward, side);
 }
 
 bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
@@ -210,40 +211,51 @@ static void acknowledge(struct tunnel *t, uint64_t now)
         tunnel_need(t, forward_acknowledge(&t->forward, now), now);
 }
 
-/* Behind whole messages: they are on their way, nothing else came, and nothing is due for it, or sooner than before. */
-static bool is_done(const struct forward *f, enum side from, struct slice rest, bool waited, uint64_t now)
+/* Acknowledges if that is due; false: it is due sooner than before, or the worker does not take it. */
+static bool acknowledges(struct tunnel *t, uint64_t due, uint64_t now)
 {
-    return !rest.len && !waited && send_queue_empty(&f->legs[other(from)].out) &&
-           (from == WORKER || !forward_may_ask_how_far(f, now));
+    acknowledge(t, now);
+    return send_queue_empty(&t->forward.legs[WORKER].out) &&
+           t->forward.adapter->numbers->due(t->forward.adapter_state) >= due;
 }
 
-/* Of one that is steady, which means that it serves, both sides are there and read, and nothing is held. */
+/* Whole messages, which go on at once. Whether that was all, and nothing is due for it, or sooner than before. */
 static bool read_whole(struct tunnel *t, enum side from, struct slice *bytes, uint64_t now)
 {
     struct forward *f = &t->forward;
+    const struct adapter_numbers *numbers = f->adapter->numbers;
+    uint64_t due = numbers ? numbers->due(f->adapter_state) : 0;
     bool waited = f->legs[from].pinged;
 
     if (!forward_pass_whole(f, from, bytes, now)) {
         *bytes = slice_from(*bytes, bytes->len);
         tunnel_need(t, false, now);
-        decide_reading(t, now);
         return false;
     }
-    return is_done(f, from, *bytes, waited, now);
+    if (bytes->len || waited || !send_queue_empty(&f->legs[other(from)].out))
+        return false;
+    return from == CLIENT ? !numbers && !forward_may_ask_how_far(f, now)
+                          : !numbers || acknowledges(t, due, now);
+}
+
+static void read_any(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
+{
+    const struct forward *f = &t->forward;
+
+    if (!bytes.len || t->state == TUNNEL_ended || !f->there[from] ||
+        (from == WORKER && forward_hears_client(f)))
+        return;
+    struct forward_end end = forward_read(&t->forward, from, bytes, now);
+    read_ended(t, from, &end, now);
 }
 
 bool tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
 {
-    struct forward *f = &t->forward;
-
-    if (f->steady && read_whole(t, from, &bytes, now))
+    if (t->forward.steady[from] && read_whole(t, from, &bytes, now))
         return false;
-    if (t->state == TUNNEL_ended || !f->there[from] || (from == WORKER && forward_hears_client(f)))
-        return true;
-    struct forward_end end = forward_read(f, from, bytes, now);
-    read_ended(t, from, &end, now);
+    read_any(t, from, bytes, now);
     if (from == CLIENT && t->state == TUNNEL_serving)
-        tunnel_need(t, forward_ask_how_far(f, now), now);
+        tunnel_need(t, forward_ask_how_far(&t->forward, now), now);
     acknowledge(t, now);
     decide_reading(t, now);
     return true;
