@@ -35,6 +35,7 @@ struct loop {
     pthread_mutex_t lock;
     struct queue deferred, posted;
     uint64_t turns;
+    bool begins; /* a run: libev calls on_pending once before it waits */
 };
 
 uint64_t loop_clock(void)
@@ -95,7 +96,8 @@ static void queue_run(struct loop *loop, struct queue *queue)
 
 static void end_turn(struct loop *loop)
 {
-    loop->turns++;
+    loop->turns += !loop->begins;
+    loop->begins = false;
     if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
         queue_run(loop, &loop->deferred);
 }
@@ -204,16 +206,21 @@ void loop_free(struct loop *loop)
     free(loop);
 }
 
+static void run(struct loop *loop, int how)
+{
+    loop->begins = true;
+    ev_run(loop->ev, how);
+    queue_run(loop, &loop->deferred);
+}
+
 void loop_run(struct loop *loop)
 {
-    ev_run(loop->ev, 0);
-    queue_run(loop, &loop->deferred);
+    run(loop, 0);
 }
 
 void loop_turn(struct loop *loop, bool wait)
 {
-    ev_run(loop->ev, wait ? EVRUN_ONCE : EVRUN_NOWAIT);
-    queue_run(loop, &loop->deferred);
+    run(loop, wait ? EVRUN_ONCE : EVRUN_NOWAIT);
 }
 
 uint64_t loop_turns(const struct loop *loop)
