@@ -26,7 +26,7 @@ struct world {
     } movers[ALL];
     size_t went, connects;
     const struct net_address *connects_to; /* NULL: nowhere */
-    bool ends_at_once;
+    bool ends_at_once, drops;
 };
 
 static int connect_mover(void *owner, const struct answer *answer)
@@ -43,6 +43,8 @@ static void go(void *owner, const struct answer *answer, int fd)
     struct mover *mover = owner;
     assert_true(slice_is(answer->target.host, mover->host));
     assert_int_equal(answer->epoch, mover->epoch);
+    if (mover->world->drops)
+        moves_drop(&mover->world->moves, mover->move);
     mover->move = NULL;
     mover->went = ++mover->world->went;
     mover->fd = fd;
@@ -200,6 +202,20 @@ static void one_that_waits_no_more_is_passed_over(void **state)
         end(&w, 1);
     assert_int_equal(w.movers[first].went + w.movers[middle].went, 0);
     assert_int_equal(w.movers[last].went, ALL - 2);
+    close_world(&w);
+}
+
+/* There is no memory to go: it ends instead, and with it its move. */
+static void one_that_is_dropped_when_it_is_to_go_makes_room_for_the_next(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    begin_some(&w, ALL);
+    w.drops = true;
+    end(&w, MOVES_AT_ONCE);
+    assert_int_equal(w.went, ALL);
+    assert_int_equal(w.moves.under_way, 0);
     close_world(&w);
 }
 
@@ -379,6 +395,7 @@ int main(void)
         cmocka_unit_test(one_that_ends_within_its_turn_makes_room_for_the_next),
         cmocka_unit_test(as_many_as_there_are_may_end_within_their_turn),
         cmocka_unit_test(one_that_waits_no_more_is_passed_over),
+        cmocka_unit_test(one_that_is_dropped_when_it_is_to_go_makes_room_for_the_next),
         cmocka_unit_test(nobody_waits_for_workers_that_do_not_answer),
         cmocka_unit_test(while_enough_get_through_no_more_go_at_once),
         cmocka_unit_test(once_enough_get_through_fewer_go_at_once_again),

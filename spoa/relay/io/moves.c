@@ -28,6 +28,7 @@ static void go(void *context)
     struct move *move = context;
     int fd = loop_io_release(&move->socket);
 
+    move->goes = true;
     move->moves->user->go(move->owner, &move->answer, fd);
     free_move(move);
 }
@@ -145,7 +146,8 @@ void moves_drop(struct moves *m, struct move *move)
 
     if (waits)
         unlink_move(m, move);
-    free_move(move);
+    if (!move->goes) /* else go frees it */
+        free_move(move);
     if (!waits)
         moves_end(m);
 }

@@ -27,12 +27,13 @@ struct move {
     struct answer answer; /* what it was told; its target is a copy */
     struct loop_io socket;
     struct loop_timer late;
+    bool goes; /* user->go is at work */
 };
 
 struct moves_user {
-    /* Connects to where the answer says: a descriptor, or -1 when there is nothing to wait for. */
+    /* Connects to where the answer says: a descriptor, or -1 when there is nothing to wait for. The move stays. */
     int (*connect)(void *owner, const struct answer *answer);
-    /* It goes, and is under way until moves_end. fd is the owner's now: connected, connecting, failed, or -1. */
+    /* It goes, and is under way until moves_end; or ends, and drops its move. fd is the owner's now: connected, connecting, failed, or -1. */
     void (*go)(void *owner, const struct answer *answer, int fd);
 };
 

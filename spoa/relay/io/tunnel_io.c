@@ -469,13 +469,14 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
         take_answer(io, true, &no_news);
 }
 
-/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. */
+/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. It is looked at only: to wake it could
+ * end it, and its move with it. */
 static int connect_ahead(void *owner, const struct answer *answer)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
+    const struct tunnel_io *io = tunnel_rest_look_at(owner);
     struct fail why;
 
-    if (!io || !tunnel_would_leave(&io->tunnel, answer) ||
+    if (!tunnel_would_leave(&io->tunnel, answer) ||
         !is_allowed(&io->thread->settings, &answer->target, io->tunnel.outside))
         return -1;
     return dial_connect(&answer->target, worker_tls(io),
