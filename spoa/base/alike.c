@@ -106,7 +106,7 @@ static void put_run(struct writer *w, struct slice run)
 static size_t find(const struct alike *alike, const uint16_t *own, struct slice bytes, size_t at,
                    size_t *place)
 {
-    struct slice rest = slice_from(bytes, at);
+    struct slice rest = slice_sub(bytes, at, SAME_MOST);
     size_t len = known(alike, rest, place), behind = own[gram_at(rest.at) % OWN_BUCKETS];
 
     if (behind != NONE) {
@@ -116,7 +116,7 @@ static size_t find(const struct alike *alike, const uint16_t *own, struct slice 
             len = here;
         }
     }
-    return len < SAME_MOST ? len : SAME_MOST;
+    return len;
 }
 
 void alike_pack(const struct alike *alike, struct slice bytes, struct writer *w)
