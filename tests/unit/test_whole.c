@@ -215,17 +215,22 @@ static void a_worker_is_asked_how_far_it_has_read(void **state)
     world_close(&w);
 }
 
-static void dialled_with(enum handover_resume resume, const char *answer)
+static void is_answered_with(const char *answer)
 {
     static struct http_head head;
     struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
-    struct handover h = world_handover();
-    h.resume = resume;
-    assert_true(world_open(&w, &h));
     assert_int_equal(http_read(&r, slice_text(answer), &head), HTTP_DONE);
     w.head = &head;
     world_dialled(&w, DIAL_OPEN, 101);
     assert_int_equal(w.t.state, TUNNEL_serving);
+}
+
+static void dialled_with(enum handover_resume resume, const char *answer)
+{
+    struct handover h = world_handover();
+    h.resume = resume;
+    assert_true(world_open(&w, &h));
+    is_answered_with(answer);
 }
 
 static const char plain[] = "HTTP/1.1 101 S\r\n\r\n",
@@ -360,6 +365,30 @@ static void an_acknowledgement_that_the_worker_does_not_take_is_held(void **stat
     world_close(&w);
 }
 
+static size_t takes_no_acknowledgement(void *io, enum side to, const struct slice *runs, size_t count)
+{
+    return to == CLIENT ? world_send(io, to, runs, count) : take_and_run_short(io, to, runs, count);
+}
+
+static void an_acknowledgement_that_is_lost_for_want_of_memory_ends_the_tunnel(void **state)
+{
+    struct tunnel_host host = world_host;
+    (void)state;
+    host.send = takes_no_acknowledgement;
+    for (takes = 0; takes < 2; takes++) {
+        dialled_with(HANDOVER_RESUME_CELL, numbers);
+        w.t.forward.place.host = &host;
+        struct slice whole = message(memory + FORWARD_FRONT, WORKER, 0x81, 65535);
+        assert_true(tunnel_read(&w.t, WORKER, whole, w.now));
+        alloc_fail_at(0);
+        assert_false(w.t.forward.steady[WORKER]);
+        w.t.forward.place.host = &world_host;
+        world_obeys(&w);
+        assert_int_equal(w.t.reason, CLOSE_no_memory);
+        world_close(&w);
+    }
+}
+
 static void what_follows_the_mark_of_an_end_takes_it_back(void **state)
 {
     (void)state;
@@ -384,14 +413,7 @@ static void what_a_worker_repeats_is_looked_at(void **state)
         read_at_once(WORKER, message(memory, WORKER, 0x81, 3));
     world_lost(&w, WORKER, LOSS_reset, w.now);
     world_answers(&w, ANSWER_RUNNING, 1, 1);
-    static struct http_head head;
-    struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
-    assert_int_equal(
-        http_read(&r, SLICE_LITERAL("HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=3\r\n\r\n"), &head),
-        HTTP_DONE);
-    w.head = &head;
-    world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_serving);
+    is_answered_with("HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=3\r\n\r\n");
     w.twins = true;
     size_t len = 0;
     for (unsigned i = 0; i < 5; i++)
@@ -442,6 +464,7 @@ int main(void)
         cmocka_unit_test(output_behind_its_offset_is_counted),
         cmocka_unit_test(more_than_may_be_unacknowledged_is_too_much),
         cmocka_unit_test(an_acknowledgement_that_the_worker_does_not_take_is_held),
+        cmocka_unit_test(an_acknowledgement_that_is_lost_for_want_of_memory_ends_the_tunnel),
         cmocka_unit_test(what_follows_the_mark_of_an_end_takes_it_back),
         cmocka_unit_test(what_a_worker_repeats_is_looked_at),
         cmocka_unit_test(one_that_has_lost_its_worker_or_closes_is_not_steady),

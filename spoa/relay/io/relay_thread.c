@@ -69,7 +69,6 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
     return true;
 }
 
-/* ---- accepting ---- */
 /* ---- refusing ---- */
 void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer)
 {

@@ -48,23 +48,20 @@ static void count_of_client(struct forward *f, const struct ws_frame *frame, str
         f->adapter->numbers->from_client(f->adapter_state, bytes.len);
 }
 
-/* The next one, if it passes as it is. */
+/* The next one, if it passes as it is; else it is as if the decoder had not seen it, which reads its head anew. */
 static bool take_whole(struct forward *f, enum side from, struct slice *bytes)
 {
     struct leg *leg = &f->legs[from];
-    const struct ws_decoder before = leg->in;
     const struct ws_frame *frame = &leg->in.frame;
     struct slice rest = *bytes;
     struct ws_piece piece;
 
     if (!ws_decode_whole(&leg->in, &rest, f->max_message ? f->max_message : UINT64_MAX, &piece))
         return false;
-    if (from == CLIENT) {
+    if (from == CLIENT)
         count_of_client(f, frame, piece.bytes);
-    } else if (!count_of_worker(f, frame->opcode, piece.bytes)) {
-        leg->in = before;
+    else if (!count_of_worker(f, frame->opcode, piece.bytes))
         return false;
-    }
     *bytes = rest;
     leg->message_in = (uint8_t)frame->opcode;
     leg->message_len = from == CLIENT && f->adapter->numbers ? 0 : piece.bytes.len;
@@ -84,7 +81,9 @@ bool forward_pass_whole(struct forward *f, enum side from, struct slice *bytes, 
     struct slice run = *bytes;
 
     leg->pours = leg->pours || bytes->len >= FORWARD_POURS;
-    while (has_room(peer, run) && take_whole(f, from, bytes))
+    if (!has_room(peer, run))
+        return true;
+    while (take_whole(f, from, bytes))
         continue;
     run.len -= bytes->len;
     if (!run.len)

@@ -211,11 +211,14 @@ static void acknowledge(struct tunnel *t, uint64_t now)
         tunnel_need(t, forward_acknowledge(&t->forward, now), now);
 }
 
-/* Acknowledges if that is due; false: it is due sooner than before, or the worker does not take it. */
+/* Acknowledges if that is due. False: it is due sooner than before, the worker does not take it, or there was no memory, which
+ * has ended the tunnel. */
 static bool acknowledges(struct tunnel *t, uint64_t due, uint64_t now)
 {
-    acknowledge(t, now);
-    return send_queue_empty(&t->forward.legs[WORKER].out) &&
+    bool memory = forward_acknowledge(&t->forward, now);
+
+    tunnel_need(t, memory, now);
+    return memory && send_queue_empty(&t->forward.legs[WORKER].out) &&
            t->forward.adapter->numbers->due(t->forward.adapter_state) >= due;
 }
 
