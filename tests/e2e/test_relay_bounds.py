@@ -108,8 +108,9 @@ def test_replays_are_collected_as_many_at_once_as_memory_has_room_for(made):
         client.say(b"\0word")
         assert upstream.message() == (BINARY, b"\0word")
     assert held() < two + len(ring)
-    for client, upstream in pairs:
+    for _, upstream in pairs:  # all of them: which two were the first is for the relay's threads to say
         upstream.say(b"\x04")
+    for client, upstream in pairs:
         assert b"".join(client.message()[1][1:] for _ in range(len(ring) // 4096)) == ring
         pass_both_ways(client, upstream, b"\0word")
 
