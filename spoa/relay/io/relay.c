@@ -337,6 +337,7 @@ static void note_gauges(struct relay_thread *thread, void *context)
     size_t *connected = context;
     *connected += agent_client_connected(thread->agent);
     metrics_set(thread->shard, METRIC_HANDSHAKES, METRIC_PLAIN, (int64_t)thread->handshakes_count);
+    metrics_set(thread->shard, METRIC_RESTING, METRIC_PLAIN, (int64_t)thread->rest.resting);
     metrics_set(thread->shard, METRIC_LINGERING, METRIC_PLAIN, (int64_t)thread->lingering.count);
 }
 

@@ -11,6 +11,7 @@
 
 enum count {
     METRIC_TUNNELS, /* {route} */
+    METRIC_RESTING, /* of these */
     METRIC_OPENED,  /* {route} */
     METRIC_CLOSED,  /* {route,reason} */
     METRIC_REFUSED, /* {error} */

@@ -55,6 +55,7 @@ struct tunnel_rest {
     struct tunnel_io *awake; /* those that are not */
     union tunnel_memory *spare; /* for one that is looked at only, or that has to end for lack of memory */
     struct loop_timer look;     /* for those that have nothing to do; not set while all rest */
+    size_t resting;             /* tunnels */
 };
 
 /* When something of its tunnels is due (tunnel_times.c). */

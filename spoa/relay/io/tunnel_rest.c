@@ -209,6 +209,7 @@ static void lay_down(struct tunnel_io *io)
     seat->packed = packed;
     seat->rests = true;
     seat->holds = holds;
+    seat->thread->rest.resting++;
 }
 
 static void on_look(void *owner)
@@ -241,6 +242,7 @@ static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
         free(seat->packed);
     seat->rests = false;
     seat->io = io;
+    seat->thread->rest.resting--;
 }
 
 /* There is no memory to go on with it. */
