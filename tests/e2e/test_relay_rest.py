@@ -88,6 +88,27 @@ def each_piece(relay, tunnels):
         rest(relay)
 
 
+# ---- many ----
+def test_all_rest_of_more_than_are_looked_at_at_a_time(tmp_path):
+    """LOOKED_AT of tunnel_rest.c is 256. Some end meanwhile, others speak again."""
+    with relay(tmp_path, threads=1) as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        ends = [direct.open(worker) for _ in range(600)]
+        for at in range(3):
+            rest(direct)
+            for client, _ in ends:
+                client.say(b"word")
+            for client, upstream in ends:
+                assert upstream.message() == (BINARY, b"word")
+            for client, upstream in ends[at::7]:
+                client.reset()
+                assert upstream.closed()[0] == 1001
+            del ends[at::7]
+        rest(direct)
+        assert direct.metric("cellgate_relay_tunnels_resting") == len(ends)
+
+
 # ---- within a frame ----
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_frames_are_whole_wherever_their_tunnels_rested_in_them(direct, adapter):

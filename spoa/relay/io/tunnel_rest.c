@@ -6,6 +6,7 @@
 
 #define UPGRADE_SMALL 1024                /* bytes */
 #define REST_AFTER    (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
+#define LOOKED_AT     256                 /* tunnels at a time, which takes up to a millisecond */
 
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
 {
@@ -139,6 +140,10 @@ void tunnel_rest_stir(struct tunnel_io *io)
 
 void tunnel_rest_leave(struct tunnel_io *io)
 {
+    struct tunnel_rest *rest = &io->thread->rest;
+
+    if (rest->look_from == io)
+        rest->look_from = io->next;
     *io->link = io->next;
     if (io->next)
         io->next->link = io->link;
@@ -212,19 +217,22 @@ static void lay_down(struct tunnel_io *io)
     seat->thread->rest.resting++;
 }
 
+/* Those that have something to do are served in between. */
 static void on_look(void *owner)
 {
-    struct relay_thread *thread = owner;
+    struct tunnel_rest *rest = &((struct relay_thread *)owner)->rest;
+    struct tunnel_io *io = rest->look_from ? rest->look_from : rest->awake, *next;
 
-    for (struct tunnel_io *io = thread->rest.awake, *next; io; io = next) {
+    for (unsigned i = 0; io && i < LOOKED_AT; i++, io = next) {
         next = io->next;
         if (!io->stirred && !io->dial && io->tunnel.state == TUNNEL_serving)
             lay_down(io);
         else
             io->stirred = false;
     }
-    if (thread->rest.awake)
-        loop_timer_set(&thread->rest.look, REST_AFTER);
+    rest->look_from = io;
+    if (rest->awake)
+        loop_timer_set(&rest->look, io ? 0 : REST_AFTER);
 }
 
 static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
