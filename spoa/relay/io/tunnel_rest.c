@@ -154,9 +154,12 @@ void tunnel_rest_leave(struct tunnel_io *io)
 /* As it was packed before, if it was not needed since. w->full: it cannot be packed. */
 static void pack_upgrade(struct tunnel_io *io, struct writer *w)
 {
+    struct alike *alike = io->thread->rest.alike;
+
     if (io->upgrade) {
-        upgrade_forget_key(io->upgrade);
-        upgrade_pack(io->upgrade, io->thread->rest.alike, w);
+        if (upgrade_forget_key(io->upgrade)) /* it rests for the first time */
+            upgrade_learn(io->upgrade, alike);
+        upgrade_pack(io->upgrade, alike, w);
     } else {
         writer_put(w, packed_upgrade(io->packed));
     }

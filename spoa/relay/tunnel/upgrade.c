@@ -337,7 +337,7 @@ static bool may_be_secret(struct slice name)
 
 /* The fields of other clients are often the same, and if not, their names are. Whole fields come first: those of a client then
  * stand one behind the other, and several are one run; their names alone would stand between them. */
-static void learn(const struct upgrade_kept *kept, struct alike *alike)
+void upgrade_learn(const struct upgrade_kept *kept, struct alike *alike)
 {
     struct slice rest = kept_text(kept, KEPT_fields), name, value;
 
@@ -350,23 +350,23 @@ static void learn(const struct upgrade_kept *kept, struct alike *alike)
     }
 }
 
-void upgrade_forget_key(struct upgrade_kept *kept)
+bool upgrade_forget_key(struct upgrade_kept *kept)
 {
     struct slice key = kept_text(kept, KEPT_key);
 
     if (!slice_present(key))
-        return;
+        return false;
     size_t from = (size_t)(key.at - kept->memory), behind = from + key.len;
     memmove(kept->memory + from, kept->memory + behind, upgrade_kept_size(kept) - sizeof *kept - behind);
     kept->len[KEPT_key] = ABSENT;
+    return true;
 }
 
-void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w)
+void upgrade_pack(const struct upgrade_kept *kept, const struct alike *alike, struct writer *w)
 {
     size_t size = upgrade_kept_size(kept);
 
     w->full = w->full || size > ALIKE_MOST;
-    learn(kept, alike);
     writer_be(w, size, 2);
     if (!w->full)
         alike_pack(alike, slice_of(kept, size), w);

@@ -43,12 +43,14 @@ size_t upgrade_kept_size(const struct upgrade_kept *kept);
 /* upgrade.selected, of one that upgrade_unpack gave, is kept. */
 void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
 
-/* Its client has had its 101, for which alone the key was kept: upgrade.key is absent from now on. */
-void upgrade_forget_key(struct upgrade_kept *kept);
+/* Its client has had its 101, for which alone the key was kept: upgrade.key is absent from now on. False: it was already. */
+bool upgrade_forget_key(struct upgrade_kept *kept);
 
-/* One that rests, in still fewer bytes, by what many clients send alike. w->full: it does not fit there, or is longer than
+/* What of it other clients may send alike. Once of each: what stands in one alone, and is learnt again, takes the place of that. */
+void upgrade_learn(const struct upgrade_kept *kept, struct alike *alike);
+/* One that rests, in still fewer bytes, by what was learnt. w->full: it does not fit there, or is longer than
  * ALIKE_MOST. */
-void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w);
+void upgrade_pack(const struct upgrade_kept *kept, const struct alike *alike, struct writer *w);
 /* Of one that this alike has packed, in memory that is aligned and has upgrade_packed_size bytes, at most ALIKE_MOST. */
 struct upgrade_kept *upgrade_open(struct slice packed, const struct alike *alike, void *memory);
 size_t upgrade_packed_size(const uint8_t *packed);
