@@ -238,15 +238,34 @@ int net_accept(int listener)
     return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-int net_connect(const struct net_address *address, struct fail *why)
+static int connect_to(const struct net_address *address, bool asks, struct fail *why)
 {
+    const int off = 0;
     int fd = socket_of(address);
     if (fd < 0)
         return give_up(fd, "connect to", address, why);
     tune(fd, address);
+    if (asks && !net_is_unix(address))
+        setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     if (connect(fd, &address->any, address->len) != 0 && errno != EINPROGRESS)
         return give_up(fd, "connect to", address, why);
     return fd;
+}
+
+int net_connect(const struct net_address *address, struct fail *why)
+{
+    return connect_to(address, false, why);
+}
+
+int net_connect_to_ask(const struct net_address *address, struct fail *why)
+{
+    return connect_to(address, true, why);
+}
+
+void net_asked(int fd)
+{
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
 }
 
 bool net_path_plain(struct slice path)

@@ -63,6 +63,22 @@ def test_bytes_types_and_boundaries_pass(direct):
     until(lambda: "tunnel opened" in direct.log() and "reason=client_closed" in direct.log())
 
 
+def test_a_worker_without_tcp_nodelay_is_acknowledged_at_once(direct):
+    """Its second word waits until the first is acknowledged: for 40 ms each time if the relay leaves that to its next packet."""
+    worker = direct.worker()
+    direct.set(worker=worker)
+
+    def seconds_to_the_second_word():
+        client, upstream = direct.open(worker)
+        begun = time.monotonic()
+        upstream.say(b"first")
+        upstream.say(b"second")
+        assert [client.message() for _ in range(2)] == [(BINARY, b"first"), (BINARY, b"second")]
+        return time.monotonic() - begun
+
+    assert min(seconds_to_the_second_word() for _ in range(10)) < 0.03
+
+
 def test_what_follows_a_head_in_the_same_packet_is_not_lost(direct):
     worker = direct.worker()
     client = direct.ask(worker, behind=frame(BINARY, b"early", mask=b"abcd"))

@@ -325,6 +325,39 @@ static void a_connection_that_is_being_made_is_not_made(void **state)
     net_unlisten(listener);
 }
 
+static int acknowledges_at_once(int fd)
+{
+    int quick = -1;
+    socklen_t len = sizeof quick;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &quick, &len), 0);
+    return quick;
+}
+
+/* The queue of the listener is full, so that the handshake does not go on before the socket has been looked at. */
+static void one_that_asks_acknowledges_the_handshake_with_its_question(void **state)
+{
+    (void)state;
+    struct net_address address = address_of("127.0.0.1:0");
+    int listener = net_listen(&address, 0, &why);
+    assert_true(listener >= 0 && net_local(listener, &address));
+    int asks = net_connect_to_ask(&address, &why);
+    assert_true(net_is_connected(asks));
+    assert_tuned(asks);
+    assert_int_equal(send(asks, "question", 8, MSG_NOSIGNAL), 8);
+    int server = accepted(listener);
+    assert_int_equal(recv(server, text, sizeof text, MSG_DONTWAIT), 8);
+    assert_int_equal(listen(listener, 0), 0);
+    int queued = net_connect(&address, &why), waits = net_connect(&address, &why);
+    int asks_later = net_connect_to_ask(&address, &why);
+    assert_false(net_is_connected(waits) || net_is_connected(asks_later));
+    assert_int_equal(acknowledges_at_once(waits), 1);
+    assert_int_equal(acknowledges_at_once(asks_later), 0);
+    const int all[] = {asks, server, queued, waits, asks_later};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        close(all[i]);
+    net_unlisten(listener);
+}
+
 static void the_backlog_takes_a_burst(void **state)
 {
     (void)state;
@@ -392,6 +425,7 @@ int main(void)
         cmocka_unit_test(tcp_listens_and_connects),
         cmocka_unit_test(a_connection_to_itself_is_none),
         cmocka_unit_test(a_connection_that_is_being_made_is_not_made),
+        cmocka_unit_test(one_that_asks_acknowledges_the_handshake_with_its_question),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
         cmocka_unit_test(a_peer_of_another_container_is_one),
         cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),

@@ -193,10 +193,17 @@ static void on_input(void *owner)
     on_bytes(d, buffer_len(&d->stream.in) + READ_LEAST > d->stream.in.limit);
 }
 
+static void note_asked(struct dial *d)
+{
+    if (d->asked || buffer_len(&d->stream.out) > 0)
+        return;
+    d->asked = true;
+    net_asked(loop_io_fd(&d->stream.io));
+}
+
 static void on_sent(void *owner)
 {
-    struct dial *d = owner;
-    d->asked = buffer_len(&d->stream.out) == 0;
+    note_asked(owner);
 }
 
 static void on_ended(void *owner, int error)
@@ -258,11 +265,11 @@ int dial_connect(const struct target *to, const struct net_address *tls, const c
 {
     struct net_address address;
     if (to->tls)
-        return net_connect(tls, why);
+        return net_connect_to_ask(tls, why);
     if (slice_present(to->unix_path))
         return net_connect_beneath(folder, to->unix_path, why);
     net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
-    return net_connect(&address, why);
+    return net_connect_to_ask(&address, why);
 }
 
 static int take_ahead(const struct dial_options *o)
@@ -324,7 +331,8 @@ struct dial *dial_new(const struct dial_options *o)
 void dial_hurry(struct dial *d)
 {
     d->connected = stream_send_early(&d->stream);
-    d->asked = d->connected && buffer_len(&d->stream.out) == 0;
+    if (d->connected)
+        note_asked(d);
 }
 
 void dial_free(struct dial *d)
