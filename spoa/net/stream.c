@@ -101,7 +101,9 @@ static bool write_some(struct stream *s)
     struct slice rest = buffer_slice(&s->out);
     if (rest.len == 0 || s->failed || s->dead || s->connecting || !s->io.loop)
         return false;
-    ssize_t n = send(loop_io_fd(&s->io), rest.at, rest.len, MSG_NOSIGNAL);
+    /* our FIN follows, in the same packet */
+    int more = s->half_closing ? MSG_MORE : 0;
+    ssize_t n = send(loop_io_fd(&s->io), rest.at, rest.len, MSG_NOSIGNAL | more);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         s->failed = errno;
     buffer_consume(&s->out, n > 0 ? (size_t)n : 0);

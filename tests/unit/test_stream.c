@@ -3,6 +3,7 @@
 #include "tests/unit/support.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -470,6 +471,32 @@ static void tcp_pair(int fds[2])
         ;
     assert_true(fds[1] >= 0);
     close(listener);
+}
+
+static unsigned packets_sent(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
+    return info.tcpi_segs_out;
+}
+
+static void the_last_bytes_and_our_end_leave_in_one_packet(void **state)
+{
+    (void)state;
+    struct owner o = {.linger = {SECOND, SECOND, MIB}};
+    int fds[2];
+    bool ended;
+    tcp_pair(fds);
+    o.peer = fds[1];
+    begin(&o, &usual, fds[0]);
+    put_pattern(&o, 10);
+    unsigned before = packets_sent(fds[0]);
+    stream_finish(&o.stream, &o.linger);
+    assert_int_equal(packets_sent(fds[0]), before + 1);
+    assert_int_equal(hear(&o, &ended), 10);
+    assert_true(ended);
+    end(&o);
 }
 
 static void reset_by_peer(struct owner *o)
@@ -975,6 +1002,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_stalls_holds_the_output_and_not_the_loop),
         cmocka_unit_test(a_peer_that_ends_its_side_still_gets_an_answer),
         cmocka_unit_test(our_own_half_close_follows_the_last_byte),
+        cmocka_unit_test(the_last_bytes_and_our_end_leave_in_one_packet),
         cmocka_unit_test(a_reset_is_told_with_its_error),
         cmocka_unit_test(a_reset_of_a_paused_stream_is_seen_by_who_looks),
         cmocka_unit_test(a_failed_write_is_told_from_the_loop_behind_what_was_said_before),

@@ -26,10 +26,21 @@ bool forward_flush(struct forward *f, enum side to, struct leg_batch *batch, uin
                      now);
 }
 
+static struct leg_batch control_batch(const struct forward *f, enum side to, struct slice bytes)
+{
+    return (struct leg_batch){.runs = {bytes}, .count = 1, .message = f->legs[to].message_out, .controls = 1};
+}
+
 static bool send_bytes(struct forward *f, enum side to, struct slice bytes, uint64_t now)
 {
-    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = f->legs[to].message_out, .controls = 1};
+    struct leg_batch batch = control_batch(f, to, bytes);
     return forward_flush(f, to, &batch, now);
+}
+
+static bool hold_bytes(struct forward *f, enum side to, struct slice bytes, uint64_t now)
+{
+    struct leg_batch batch = control_batch(f, to, bytes);
+    return forward_gather(f, to) && leg_flush(&f->legs[to], &batch, NULL, NULL, now);
 }
 
 /* A mask for a frame of the relay's own; NULL towards the client. */
@@ -51,15 +62,26 @@ bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode
     return send_bytes(f, to, slice_of(frame, len), now);
 }
 
-bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now)
+static bool put_close(struct forward *f, enum side to, unsigned code, struct slice text, bool hold,
+                      uint64_t now)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4];
 
     if (f->legs[to].close_out || !f->there[to])
         return true;
     f->legs[to].close_out = true;
-    size_t len = ws_encode_close(frame, code, text, own_mask(f, to, mask));
-    return send_bytes(f, to, slice_of(frame, len), now);
+    struct slice bytes = slice_of(frame, ws_encode_close(frame, code, text, own_mask(f, to, mask)));
+    return hold ? hold_bytes(f, to, bytes, now) : send_bytes(f, to, bytes, now);
+}
+
+bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now)
+{
+    return put_close(f, to, code, text, false, now);
+}
+
+bool forward_hold_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now)
+{
+    return put_close(f, to, code, text, true, now);
 }
 
 /* While input goes on, a worker is asked as often as a quiet one how far it has read: the rest is what may be lost with

@@ -111,6 +111,8 @@ bool forward_flush(struct forward *f, enum side to, struct leg_batch *batch, uin
 bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode, struct slice payload,
                           uint64_t now);
 bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now);
+/* The same for a side that is left next: it goes with what is held, and our FIN follows in the same packet. */
+bool forward_hold_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now);
 bool forward_keep_alive(struct forward *f, enum side to, uint64_t now);
 /* Asks the worker how far it has read, if that is worth a Ping; whether it is. */
 bool forward_may_ask_how_far(const struct forward *f, uint64_t now);

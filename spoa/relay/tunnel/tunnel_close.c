@@ -144,7 +144,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
     /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
     bool cut = send_queue_cut(&held);
     if (!cut)
-        forward_send_close(&t->forward, WORKER, code, text, now);
+        forward_hold_close(&t->forward, WORKER, code, text, now);
     if (!loses_input(t))
         unread = 0;
     if (cut)
