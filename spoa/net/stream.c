@@ -201,7 +201,7 @@ static bool is_taken(const struct stream *s)
     return s->shut && ioctl(loop_io_fd(&s->io), SIOCOUTQ, &queued) == 0 && queued <= 1;
 }
 
-static void throw_away(struct stream *s)
+static void throw_some_away(struct stream *s)
 {
     uint8_t scratch[SCRATCH];
     ssize_t got = recv(loop_io_fd(&s->io), scratch, sizeof scratch, 0);
@@ -214,6 +214,16 @@ static void throw_away(struct stream *s)
     s->taken = s->ended && is_taken(s);
     if ((s->ended && buffer_len(&s->out) == 0) || s->drained >= s->linger.drain)
         stream_close(s);
+}
+
+/* Most peers end right behind their last words: that is looked for at once, not with the loop's next turn. */
+static void throw_away(struct stream *s)
+{
+    size_t before = s->drained;
+
+    throw_some_away(s);
+    if (s->loop && s->drained > before)
+        throw_some_away(s);
 }
 
 /* ---- events ---- */

@@ -850,6 +850,19 @@ static void a_peer_that_has_ended_its_side_gets_all_of_the_rest(void **state)
     end(&o);
 }
 
+static void a_peer_that_ends_behind_its_last_words_is_closed_within_a_turn(void **state)
+{
+    (void)state;
+    struct owner o = {.linger = {SECOND, SECOND, MIB}};
+    open_pair(&o, &usual);
+    stream_finish(&o.stream, &o.linger);
+    assert_int_equal(send(o.peer, "last words", 10, 0), 10);
+    shutdown(o.peer, SHUT_WR);
+    turns(&o, 1);
+    assert_int_equal(o.gone, 1);
+    end(&o);
+}
+
 static void a_peer_that_does_not_end_is_closed_when_the_grace_is_over(void **state)
 {
     (void)state;
@@ -1022,6 +1035,7 @@ int main(void)
         cmocka_unit_test(a_finished_stream_sends_the_rest_and_reads_away_what_comes),
         cmocka_unit_test(a_peer_that_has_ended_before_gets_the_rest_and_no_grace),
         cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
+        cmocka_unit_test(a_peer_that_ends_behind_its_last_words_is_closed_within_a_turn),
         cmocka_unit_test(a_peer_that_does_not_end_is_closed_when_the_grace_is_over),
         cmocka_unit_test(a_side_that_was_ended_before_has_the_grace_alone),
         cmocka_unit_test(a_peer_that_takes_nothing_is_closed_after_a_step),
