@@ -63,12 +63,27 @@ static bool is_introduced(struct slice s, const struct introduction *by)
            slice_equal_nocase(slice_sub(s, 0, by->len), slice_of(by->text, by->len));
 }
 
-/* Whether a secret can begin with this byte: spares the comparisons for most of a text. */
-static bool is_suspect(uint8_t c)
+/* Whether a secret can begin with these two bytes: spares the comparisons for most of a text. */
+static bool is_suspect(const uint8_t *at)
 {
     static const bool first[256] = {['?'] = true, ['e'] = true, ['v'] = true, ['b'] = true,
                                     ['B'] = true, ['c'] = true, ['C'] = true, ['_'] = true};
-    return first[c];
+    if (!first[at[0]])
+        return false;
+    switch (lower(at[0])) {
+    case 'b':
+        return lower(at[1]) == 'a' || lower(at[1]) == 'e';
+    case 'c':
+        return lower(at[1]) == 'e';
+    case 'e':
+        return at[1] == 'w' || at[1] == 'y';
+    case 'v':
+        return at[1] == '1';
+    case '_':
+        return at[1] == '_';
+    default:
+        return true;
+    }
 }
 
 /* The length of what introduces a secret at the front of s: one introduction or several ("bearer Bearer "). */
@@ -106,9 +121,9 @@ static size_t secret_len(struct slice s, size_t *keep)
 bool redact_split(struct slice *rest, struct slice *plain)
 {
     struct slice text = *rest;
-    for (size_t at = 0; at < text.len; at++) {
+    for (size_t at = 0; at + 1 < text.len; at++) {
         size_t keep = 0;
-        size_t len = is_suspect(text.at[at]) ? secret_len(slice_from(text, at), &keep) : 0;
+        size_t len = is_suspect(text.at + at) ? secret_len(slice_from(text, at), &keep) : 0;
         if (len) {
             *plain = slice_sub(text, 0, at + keep);
             *rest = slice_from(text, at + len);
