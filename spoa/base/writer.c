@@ -14,6 +14,15 @@ void writer_decimal(struct writer *w, uint64_t v)
     writer_put(w, slice_of(digits + i, sizeof digits - i));
 }
 
+void writer_ip4(struct writer *w, const uint8_t bytes[static 4])
+{
+    for (size_t i = 0; i < 4; i++) {
+        if (i)
+            writer_u8(w, '.');
+        writer_decimal(w, bytes[i]);
+    }
+}
+
 void writer_printf(struct writer *w, const char *format, ...)
 {
     if (w->full)

@@ -63,6 +63,8 @@ static inline void writer_text(struct writer *w, const char *text)
 }
 
 void writer_decimal(struct writer *w, uint64_t v);
+/* "127.0.0.1", of four bytes in network order. */
+void writer_ip4(struct writer *w, const uint8_t bytes[static 4]);
 
 __attribute__((format(printf, 2, 3))) void writer_printf(struct writer *w, const char *format, ...);
 

@@ -92,13 +92,10 @@ void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address)
 /* As inet_ntop and printf would: these stand in each line about a tunnel. */
 static void put_ip4(const struct sockaddr_in *address, char text[static NET_TEXT])
 {
-    const uint8_t *bytes = (const uint8_t *)&address->sin_addr;
     struct writer w = writer_of(text, NET_TEXT);
 
-    for (size_t i = 0; i < 4; i++) {
-        writer_decimal(&w, bytes[i]);
-        writer_u8(&w, i < 3 ? '.' : ':');
-    }
+    writer_ip4(&w, (const uint8_t *)&address->sin_addr);
+    writer_u8(&w, ':');
     writer_decimal(&w, ntohs(address->sin_port));
     writer_u8(&w, 0);
 }

@@ -24,10 +24,17 @@ struct handover handover_none(void)
 }
 
 /* ---- writing ---- */
-static bool is_plain(uint8_t c)
+/* How many bytes at the front stand for themselves. */
+static size_t plain_len(struct slice s)
 {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.' ||
-           c == '_' || c == '~' || c == '-';
+    static const bool plain[256] = {
+        ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['.'] = true,
+        ['_'] = true,         ['~'] = true,         ['-'] = true,
+    };
+    size_t len = 0;
+    while (len < s.len && plain[s.at[len]])
+        len++;
+    return len;
 }
 
 static void put_key(struct writer *w, const char *key)
@@ -51,11 +58,12 @@ static void put_text(struct writer *w, const char *key, struct slice value)
     if (!slice_present(value))
         return;
     put_key(w, key);
-    for (size_t i = 0; i < value.len; i++) {
-        if (is_plain(value.at[i]))
-            writer_u8(w, value.at[i]);
-        else
-            put_encoded(w, value.at[i]);
+    while (value.len) {
+        size_t plain = plain_len(value);
+        writer_put(w, slice_sub(value, 0, plain));
+        if (plain < value.len)
+            put_encoded(w, value.at[plain++]);
+        value = slice_from(value, plain);
     }
 }
 
@@ -76,10 +84,12 @@ static void put_bool(struct writer *w, const char *key, bool value)
 static void put_address(struct writer *w, const char *key, struct address value)
 {
     char text[INET6_ADDRSTRLEN];
-    if (value.family == 0)
-        return;
-    inet_ntop(value.family == 4 ? AF_INET : AF_INET6, value.bytes, text, sizeof text);
-    put_text(w, key, slice_text(text));
+    if (value.family == 4) {
+        put_key(w, key);
+        writer_ip4(w, value.bytes);
+    } else if (value.family == 6) {
+        put_text(w, key, slice_text(inet_ntop(AF_INET6, value.bytes, text, sizeof text)));
+    }
 }
 
 static struct writer behind(const struct writer *w)
@@ -131,17 +141,17 @@ static bool hex(uint8_t c, uint8_t *value)
 static bool decode_text(struct slice in, struct writer *memory, struct slice *value)
 {
     size_t start = memory->len;
-    for (size_t i = 0; i < in.len; i++) {
-        uint8_t high, low, c = in.at[i];
-        if (c == '%') {
-            if (in.len - i < 3 || !hex(in.at[i + 1], &high) || !hex(in.at[i + 2], &low))
-                return false;
-            c = (uint8_t)(high << 4 | low);
-            i += 2;
-        } else if (!is_plain(c)) {
+    while (in.len) {
+        uint8_t high, low;
+        size_t plain = plain_len(in);
+        writer_put(memory, slice_sub(in, 0, plain));
+        in = slice_from(in, plain);
+        if (!in.len)
+            break;
+        if (in.len < 3 || in.at[0] != '%' || !hex(in.at[1], &high) || !hex(in.at[2], &low))
             return false;
-        }
-        writer_u8(memory, c);
+        writer_u8(memory, (uint8_t)(high << 4 | low));
+        in = slice_from(in, 3);
     }
     *value = slice_of(memory->at + start, memory->len - start);
     return !memory->full;

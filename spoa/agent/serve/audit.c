@@ -2,7 +2,6 @@
 #include "spoa/agent/serve/audit.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 
 #include "spoa/agent/model/grant.h"
 #include "spoa/service/settings.h"
@@ -14,23 +13,33 @@ bool audit_wanted(const struct verdict *v, int which)
     return admitted && (which == SETTINGS_AUDIT_ALL || (which == SETTINGS_AUDIT_UPGRADES && v->upgrade));
 }
 
-static struct slice address_text(const struct address *addr, char text[static INET6_ADDRSTRLEN])
+static void put_address(struct writer *w, const struct address *addr)
 {
-    if (!addr->family ||
-        !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->bytes, text, INET6_ADDRSTRLEN))
+    char text[INET6_ADDRSTRLEN];
+    if (addr->family == 4)
+        writer_ip4(w, addr->bytes);
+    else
+        writer_text(w, inet_ntop(AF_INET6, addr->bytes, text, sizeof text));
+}
+
+static struct slice address_text(const struct address *addr, struct writer w)
+{
+    if (!addr->family)
         return slice_text(NULL);
-    return slice_text(text);
+    put_address(&w, addr);
+    return writer_slice(&w);
 }
 
 /* "10.0.0.5:9001", "[fd00::5]:9001"; absent: there is none, or the relay asks for it. */
-static struct slice endpoint_text(const struct address *addr, int64_t port, char *text, size_t size)
+static struct slice endpoint_text(const struct address *addr, int64_t port, struct writer w)
 {
-    char address[INET6_ADDRSTRLEN];
-    struct slice host = address_text(addr, address);
-    if (!slice_present(host))
-        return host;
-    snprintf(text, size, addr->family == 4 ? "%s:%d" : "[%s]:%d", address, (int)port);
-    return slice_text(text);
+    if (!addr->family)
+        return slice_text(NULL);
+    writer_text(&w, addr->family == 4 ? "" : "[");
+    put_address(&w, addr);
+    writer_text(&w, addr->family == 4 ? ":" : "]:");
+    writer_decimal(&w, (uint64_t)port);
+    return writer_slice(&w);
 }
 
 struct line {
@@ -52,14 +61,14 @@ void audit_write(struct log *log, const struct verdict *v)
     need_text(v->need, &need);
     put_field(&line, "verdict", slice_text(verdict_kind_text(v->kind)));
     put_field(&line, "id", v->request_id);
-    put_field(&line, "source", address_text(&v->source, source));
+    put_field(&line, "source", address_text(&v->source, writer_of(source, sizeof source)));
     put_field(&line, "route", v->route);
     put_field(&line, "need", writer_slice(&need));
     put_field(&line, "sandbox", v->sandbox);
     put_field(&line, "namespace", v->space);
     if (v->port >= 0)
         line.fields[line.count++] = LOG_I64("port", v->port);
-    put_field(&line, "worker", endpoint_text(&v->addr, v->addr_port, worker, sizeof worker));
+    put_field(&line, "worker", endpoint_text(&v->addr, v->addr_port, writer_of(worker, sizeof worker)));
     put_field(&line, "token", v->token_kind ? slice_text(v->token_kind) : SLICE_LITERAL("none"));
     put_field(&line, "org", v->org);
     put_field(&line, "kid", v->kid);
@@ -74,13 +83,13 @@ void audit_write_egress(struct log *log, const struct egress_request *request, c
     struct line line = {.count = 0};
     put_field(&line, "verdict", slice_text(egress_verdict_text(v)));
     put_field(&line, "id", request->id);
-    put_field(&line, "source", address_text(&request->source, source));
+    put_field(&line, "source", address_text(&request->source, writer_of(source, sizeof source)));
     put_field(&line, "sandbox", v->sandbox);
     put_field(&line, "namespace", v->space);
     put_field(&line, "host", v->host);
     if (v->port >= 0)
         line.fields[line.count++] = LOG_I64("port", v->port);
-    put_field(&line, "address", endpoint_text(&v->addr, v->port, address, sizeof address));
+    put_field(&line, "address", endpoint_text(&v->addr, v->port, writer_of(address, sizeof address)));
     if (v->rule >= 0)
         line.fields[line.count++] = LOG_I64("rule", v->rule);
     if (v->kind >= EGRESS_DIRECT || request->inside) {
