@@ -52,7 +52,8 @@ static void fill_families(struct relay_metrics *c)
                             .type = METRIC_GAUGE,
                             .labels = {{"route", routes}}},
         [METRIC_RESTING] = {.name = "cellgate_relay_tunnels_resting",
-                            .help = "Tunnels at rest: at which nothing happens, so that they take little memory.",
+                            .help =
+                                "Tunnels at rest: at which nothing happens, so that they take little memory.",
                             .type = METRIC_GAUGE},
         [METRIC_OPENED] = {.name = "cellgate_relay_tunnels_opened_total",
                            .help = "Tunnels that were opened.",

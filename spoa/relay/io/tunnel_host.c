@@ -7,20 +7,6 @@
 #include "spoa/base/random.h"
 #include "spoa/relay/io/tunnel_io_parts.h"
 
-struct limits_owner tunnel_io_owner(const struct handover *h)
-{
-    if (h->refuse >= 400)
-        return (struct limits_owner){.refused = true};
-    if (slice_present(h->egress))
-        return (struct limits_owner){.space = h->space,
-                                     .sandbox = h->sandbox,
-                                     .org = h->org,
-                                     .egress = true,
-                                     .inside = true,
-                                     .most = h->most > 0 ? (uint64_t)h->most : 0};
-    return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
-}
-
 static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
 {
     struct iovec parts[LEG_RUNS];
@@ -77,36 +63,6 @@ static void host_gather(void *context, uint8_t *to, size_t len)
         pipe_read(io->thread->pipes.raw, to + piped, len - piped);
 }
 
-static size_t host_may_hold(void *context, bool whole, size_t grows)
-{
-    const struct tunnel_io *io = context;
-    const struct limits *limits = io->thread->limits;
-    uint64_t held = tunnel_stats_held(&io->stats);
-
-    if (whole && io->permit == PERMIT_TAKEN && limits_replay_alone(limits))
-        return SIZE_MAX;
-    return whole ? limits_room_whole(limits, &io->stats.use, held, grows)
-                 : limits_room(limits, &io->stats.use, held);
-}
-
-bool tunnel_io_may_hold(struct tunnel_io *io)
-{
-    return host_may_hold(io, false, 0) > 0;
-}
-
-static bool host_permits_replay(void *context)
-{
-    struct tunnel_io *io = context;
-    if (io->permit != PERMIT_NONE)
-        return true;
-    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io));
-    if (limits_replay_begin(io->thread->limits, h.space, tunnel_io_owner(&h).sandbox)) {
-        io->permit = PERMIT_TAKEN;
-        io->permit_since = loop_clock();
-    }
-    return io->permit != PERMIT_NONE;
-}
-
 static uint32_t host_random(void *context)
 {
     (void)context;
@@ -115,6 +71,7 @@ static uint32_t host_random(void *context)
 
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 {
-    *host = (struct tunnel_host){host_send,     host_peel,           host_pipe,   host_gather,
-                                 host_may_hold, host_permits_replay, host_random, commands};
+    *host = (struct tunnel_host){
+        host_send,   host_peel, host_pipe, host_gather, tunnel_limits_room, tunnel_limits_permit_replay,
+        host_random, commands};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tunnel_io_parts: what tunnel_io.c and tunnel_rest.c share. A tunnel at which nothing happens takes little: of each there is
+ * tunnel_io_parts: what the files of a tunnel share. A tunnel at which nothing happens takes little: of each there is
  * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is packed, until an
  * event wakes it. On the tunnel's thread.
  */
@@ -11,6 +11,8 @@
 #include "spoa/relay/io/tunnel_stats.h"
 
 struct dial;
+
+enum { TUNNEL_LEFT_MOST = 16384 }; /* bytes for a side that are still sent to it when a tunnel gives way */
 
 /* A connection that was made before the tunnel left its worker. */
 struct ahead {
@@ -120,11 +122,36 @@ void tunnel_rest_free_upgrade(struct tunnel_io *io);
 uint64_t tunnel_times_at(const struct tunnel_seat *seat);
 void tunnel_times_set(struct tunnel_seat *seat, uint64_t at);
 
-/* ---- tunnel_host.c ---- */
+/* ---- tunnel_limits.c ---- */
 /* For whom it counts. Refused tunnels do not count against the sandbox's limit. */
-struct limits_owner tunnel_io_owner(const struct handover *h);
+struct limits_owner tunnel_limits_owner(const struct handover *h);
+/* Counts a new one. False: a limit is reached, which is logged, or out of memory. */
+bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h);
+/* It has ended, and is counted no longer. */
+void tunnel_limits_leave(struct tunnel_io *io);
+/* As host.may_hold. */
+size_t tunnel_limits_room(void *io, bool whole, size_t grows);
 /* Whether there is room for more of it by the limits of memory. */
-bool tunnel_io_may_hold(struct tunnel_io *io);
+bool tunnel_limits_may_hold(struct tunnel_io *io);
+/* As host.permits_replay. */
+bool tunnel_limits_permit_replay(void *io);
+/* When its permit is given back, whether or not the replay has ended. */
+uint64_t tunnel_limits_permit_until(const struct tunnel_io *io);
+void tunnel_limits_end_permit(struct tunnel_io *io);
+
+/* ---- tunnel_agent.c ---- */
+/* Of each watch and question of a tunnel; their owner is its seat. */
+extern const struct question_user tunnel_agent_user;
+void tunnel_agent_ask(struct tunnel_io *io);
+void tunnel_agent_drop_ask(struct tunnel_io *io);
+/* Its move, if there is one, is over: others have their turn. */
+void tunnel_agent_end_move(struct tunnel_io *io);
+
+/* ---- tunnel_commands.c ---- */
+/* Carries out what its tunnel commands. */
+void tunnel_io_obey(struct tunnel_io *io);
+/* A connection to where it will dial, made ahead: a descriptor, or -1: it is not allowed, or there is none. */
+int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to);
 
 /* ---- tunnel_read.c ---- */
 /* Once, what there is from that side; behind a head that was read its payload is moved at once. As recv. *done, false before: as
@@ -138,8 +165,14 @@ bool tunnel_read_nothing(ssize_t got);
 void tunnel_read_end(struct tunnel_io *io);
 
 /* ---- tunnel_io.c ---- */
-/* Carries out what its tunnel commands. */
-void tunnel_io_obey(struct tunnel_io *io);
+/* Its worker's socket is ready: events as loop_io says, owner is its seat. */
+void tunnel_io_worker_ready(void *owner, int events);
+/* Bytes that were received before the tunnel could take them. */
+void tunnel_io_feed(struct tunnel_io *io, enum side from, struct slice bytes);
+/* The same of what its client said before its 101, once it has that. */
+void tunnel_io_feed_early(struct tunnel_io *io);
+/* Behind each event: carries out what is commanded, and sets what is waited for. Afterwards io may be gone. */
+void tunnel_io_update(struct tunnel_io *io);
 /* Something of it was due then. */
 void tunnel_io_due(struct tunnel_seat *seat, uint64_t then);
 
