@@ -63,12 +63,12 @@ def token(cell="test", secret=SECRET, ttl=300, header=None, **claims):
     return signed + "." + b64(hmac.new(secret, signed.encode(), hashlib.sha256).digest())
 
 
-def until(check, seconds=10.0, what="it did not happen"):
+def until(check, seconds=10.0, what="it did not happen", pause=0.01):
     """Polls until check() gives something true, which is returned."""
     end = time.monotonic() + seconds
     while not (result := check()):
         assert time.monotonic() < end, what
-        time.sleep(0.01)
+        time.sleep(pause)
     return result
 
 
@@ -104,6 +104,7 @@ def readable(file, seconds):
     return bool(poll.poll(seconds * 1000))
 
 
+AT_ONCE = 5  # seconds, of a machine that is busy: for what would else take longer, or not happen
 SOON = 0.8  # seconds: HAProxy asks an agent that is away for a little longer
 
 
@@ -129,6 +130,13 @@ def end(process, seconds=10):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def end_now(process, seconds=10):
+    """As end(), of one that a second SIGTERM tells not to wait for anybody. Two that it has not noticed yet are one."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: process.poll() is not None or process.terminate(), seconds, pause=0.05)
+    end(process, 0)
 
 
 def haproxy_version():
@@ -215,11 +223,8 @@ class Cell:
     def stop(self):
         for process in reversed(self.processes):
             end(process)
-        if self.up and self.up.poll() is None:
-            # The second signal says that nobody waits for the tunnels.
-            self.up.send_signal(signal.SIGTERM)
-            time.sleep(0.1)
-            end(self.up)
+        if self.up:
+            end_now(self.up)
 
     def __enter__(self):
         return self.start()

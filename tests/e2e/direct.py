@@ -10,11 +10,10 @@ import os
 import socket
 import struct
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
-from cell import BIN, end, until
+from cell import BIN, end_now, until
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -213,7 +212,8 @@ IDENTITY = ("route", "sandbox", "namespace", "port", "org", "kid", "iat", "exp")
 
 
 class Direct:
-    """The relay's settings are made quick; `relay` overrides them. Without an agent nothing answers the relay.
+    """The relay's settings are made quick where waiting is what a test would do, and slow where a machine that pauses would be
+    taken for a peer that is silent; `relay` overrides them. Without an agent nothing answers the relay.
     `environment` is the relay's besides ours."""
 
     def __init__(self, folder, relay=None, agent=True, limits=None, environment=None, top=None):
@@ -226,7 +226,7 @@ class Direct:
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
                     "control": f"unix@{self.folder}/relay.control.sock", "admin": "127.0.0.1:0", "threads": 2,
                     "connect_budget": "1s", "dial_timeout": "1s", "grace_period": "300ms", "redial_budget": "4s",
-                    "keepalive": "500ms", "dead_after": "700ms", "drain": "300ms"} | (relay or {})
+                    "keepalive": "20s", "dead_after": "20s", "drain": "300ms"} | (relay or {})
         with socket.create_server(("127.0.0.1", 0)) as free:
             settings["admin"] = f"127.0.0.1:{free.getsockname()[1]}"
         self.admin_address = settings["admin"]
@@ -292,11 +292,8 @@ class Direct:
     def stop(self):
         for peer in [*self.workers, *self.clients]:
             peer.close()
-        if self.relay and self.relay.poll() is None:
-            self.relay.terminate()
-            time.sleep(0.05)
         if self.relay:
-            end(self.relay)
+            end_now(self.relay)
         if self.agent:
             self.agent.kill()
             self.agent.wait()
