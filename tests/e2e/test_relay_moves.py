@@ -8,19 +8,19 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from cell import on_worker, until, worker_command
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
+from cell import AT_ONCE, on_worker, until, worker_command
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses, route
 from worker import start
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import connect as websocket
 
-HOLD = 1.0
+HOLD = 0.5  # seconds that `brief` holds an upgrade
 
 
 @pytest.fixture(scope="module")
 def tunnels(cells):
     direct = {"name": "page", "path": "/page/{sandbox}/{rest...}", "upgrade": True, "need": "http", "refuse": "close"}
-    tunnels = Tunnels(cells(config={"relay": QUICK | {"hold": f"{int(HOLD * 1000)}ms"}, "routes": [*ROUTES, direct]}))
+    tunnels = Tunnels(cells(config={"relay": QUICK | {"dial_timeout": "20s"}, "routes": [*ROUTES, direct, route("brief", hold=f"{int(HOLD * 1000)}ms")]}))
     yield tunnels
     tunnels.close()
 
@@ -64,7 +64,7 @@ def test_a_tunnel_that_is_not_redialled_ends_with_its_worker(tunnels, workers, r
     else:
         tunnels.place(sandbox, two)
     assert client.closed() == (1012, "worker lost")
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < AT_ONCE
     assert not one.dials(0.05) and not two.dials(0.05)
     assert tunnels.metric(f'cellgate_relay_tunnels_closed_total{{route="{route}",reason="not_redialled"}}') > 0
 
@@ -161,7 +161,7 @@ def told_to_move(tunnels, **records):
 
 
 def test_a_worker_that_hangs_holds_up_nobody_elses_move(tunnels, workers):
-    """Its dials take all of dial_timeout, two seconds; there are more of them than may be under way."""
+    """Its dials take all of dial_timeout; there are more of them than may be under way."""
     one, hangs = workers
     good = tunnels.worker()
     stuck, free = f"sb-{next(tunnels.numbers)}", f"sb-{next(tunnels.numbers)}"
@@ -172,7 +172,7 @@ def test_a_worker_that_hangs_holds_up_nobody_elses_move(tunnels, workers):
     began = time.monotonic()
     told_to_move(tunnels, **{stuck: {"worker": hangs.url}, free: {"worker": good.url}})
     upstreams = [good.serve() for _ in clients]
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < AT_ONCE
     for number, upstream in enumerate(upstreams):
         upstream.say(b"%d" % number)
     assert {client.message()[1] for client in clients} == {b"%d" % n for n in range(40)}
@@ -297,8 +297,8 @@ def test_an_upgrade_is_held_until_the_sandbox_has_a_worker(tunnels, workers, sta
 def test_an_upgrade_is_held_no_longer_than_hold(tunnels, state, error):
     sandbox = tunnels.sandbox(state=state)
     began = time.monotonic()
-    status, fields, document = tunnels.answer(tunnels.ask(sandbox))
-    assert HOLD * 0.9 <= time.monotonic() - began < HOLD + 3
+    status, fields, document = tunnels.answer(tunnels.ask(sandbox, "brief"))
+    assert HOLD * 0.9 <= time.monotonic() - began < HOLD + 10
     assert (status, document["error"], document["retryable"]) == (503, error, True) and "retry-after" in fields
 
 
@@ -327,7 +327,7 @@ def test_the_end_of_a_sandbox_is_told_at_once(tunnels, workers, record, sees, th
     began = time.monotonic()
     tunnels.place(sandbox, **record)
     assert client.closed() == sees
-    assert client.ended() and time.monotonic() - began < 4
+    assert client.ended() and time.monotonic() - began < 10  # a redial would go on for 30 s
     if there == "serving":
         assert upstream.closed() == (1001, sees[1])
 
