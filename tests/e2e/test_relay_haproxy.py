@@ -15,12 +15,11 @@ import time
 import urllib.error
 
 import pytest
-from cell import BIN, ROOT, end, free_port, haproxy_version, stop, token, until
+from cell import AT_ONCE, BIN, ROOT, end, free_port, haproxy_version, stop, token, until
 from client import Http2
 from direct import BINARY, CLOSE, PING, PONG, Peer, Worker, frame
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
-AT_ONCE = 0.9
 LONG = os.environ.get("CELLGATE_LONG")
 
 
@@ -75,9 +74,9 @@ def test_a_worker_gets_what_a_direct_one_gets(tunnels):
 
 
 def test_a_tunnel_that_is_open_for_a_moment_longer_than_every_http_timeout(make):
-    tunnels = make(environment={"CELLGATE_CLIENT_TIMEOUT": "300ms", "CELLGATE_WORKER_TIMEOUT": "300ms"})
+    tunnels = make(environment={"CELLGATE_CLIENT_TIMEOUT": "1s", "CELLGATE_WORKER_TIMEOUT": "1s"})
     through, direct = tunnels.open(tunnels.worker()), tunnels.open(tunnels.worker(), route="api/sandboxes")
-    assert through[0].silent(1.0) and direct[0].silent(0.1)
+    assert through[0].silent(1.5) and direct[0].silent(0.1)
     pass_both_ways(*through)
     pass_both_ways(*direct)
 
@@ -95,9 +94,12 @@ def test_without_a_relay_the_answer_is_503_at_once(tunnels, how):
         if how == "refusing":
             with socket.socket(socket.AF_UNIX) as left_behind:
                 left_behind.bind(str(path))
-        began = time.monotonic()
-        status, fields, document = tunnels.answer(tunnels.ask(sandbox))
-        assert time.monotonic() - began < AT_ONCE
+        took = []
+        for _ in range(3):
+            began = time.monotonic()
+            status, fields, document = tunnels.answer(tunnels.ask(sandbox))
+            took.append(time.monotonic() - began)
+        assert min(took) < 0.9, took  # each would take two seconds, if it was waited for
         assert status == 503 and fields["content-type"] == "application/json" and "retry-after" in fields
         assert document["error"] == "relay_unavailable" and document["retryable"] is True
     finally:
@@ -600,7 +602,7 @@ def test_a_reload_without_a_key_ends_the_tunnels_that_it_opened(tunnels):
 
 
 def test_a_drain_ends_tunnels_one_after_the_other(make):
-    tunnels = make(relay={"drain": "1500ms"})
+    tunnels = make(relay={"drain": "3s"})
     worker = tunnels.worker()
     sandbox = tunnels.sandbox(worker)
     pairs = [tunnels.open(worker, sandbox) for _ in range(15)]
@@ -619,7 +621,9 @@ def test_a_drain_ends_tunnels_one_after_the_other(make):
             client, upstream = waiting.pop(sock)
             assert client.closed() == (1012, "relay restarting")
             assert upstream.closed() == (1001, "relay restarting")
-    assert ends[4] < 1.0 and ends[-1] > 1.0, ends
+            if len(ends) == 5:
+                assert "serving" in [tunnel["state"] for tunnel in tunnels.tunnels(sandbox)], ends
+    assert ends[-1] > 2.0, ends
     until(lambda: tunnels.cell.pid("relay") != old, 10, "it does not end")
     until(lambda: relay_answers(tunnels), 10)
     up(tunnels, 1)
