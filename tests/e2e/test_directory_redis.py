@@ -3,6 +3,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -62,11 +63,12 @@ def servers():
 
 
 class World:
-    def __init__(self, cells, servers, origins, **keys):
+    def __init__(self, cells, servers, origins, environment=None, agent=None, **keys):
         self.redis = servers()
         self.gate = servers.gate(self.redis)
         self.origins = [origins(), origins()]
-        self.cell = cells(config={"directory": directory(f"127.0.0.1:{self.gate.port}", **keys), "routes": [PROXY]})
+        config = {"directory": directory(f"127.0.0.1:{self.gate.port}", **keys), "routes": [PROXY], "agent": agent or {}}
+        self.cell = cells(config=config, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +94,15 @@ def world(shared):
 
 def test_records_that_come_change_and_go_take_effect(world):
     redis, cell = world.redis, world.cell
-    assert answer(cell, "sb-2") == ABSENT
+    becomes(cell, ABSENT, "sb-2")
     redis.put(**{"sb-2": {"worker": world.origins[1].url, "epoch": 1}})
     becomes(cell, 200, "sb-2")
     redis.put(**{"sb-2": {"state": "stopped", "epoch": 2}})
     becomes(cell, (410, "sandbox_stopped"), "sb-2")
     redis.put(**{"sb-2": None})
-    becomes(cell, ABSENT, "sb-2", 2)
+    becomes(cell, ABSENT, "sb-2")
     redis.put(**{"team/sb-3": {"state": "stopped"}})
-    assert answer(cell, "sb-3") == ABSENT
+    becomes(cell, ABSENT, "sb-3")
 
 
 def test_a_change_that_nobody_announced_is_seen_in_time(world):
@@ -146,7 +148,8 @@ def test_a_value_of_another_type_is_no_record(world):
     assert answer(world.cell) == 200
 
 
-def test_one_look_up_however_many_ask(world):
+def test_one_look_up_however_many_ask(cells, servers, origins):
+    world = World(cells, servers, origins, {"CELLGATE_DECISION_TIMEOUT": "10000"}, {"lookup": "9s"}, timeout="9s")
     before = world.redis.commands("getrange")
     world.gate.delay = 0.05
     answers = []
@@ -158,7 +161,7 @@ def test_one_look_up_however_many_ask(world):
         thread.join()
     world.gate.delay = 0
     assert answers == [200] * 50
-    # sb-1 and others may have been looked up again meanwhile
+    # it may have been looked up again meanwhile
     assert world.redis.commands("getrange") - before < 25
 
 
@@ -174,11 +177,12 @@ def test_announcements_that_are_no_ids_are_ignored(world):
 def in_force(world, seconds=1.2):
     """The last good record goes on serving, and quickly."""
     until(lambda: not health(world.cell)["up"], 10, "nobody noticed")
-    end, asked = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    end, took = time.monotonic() + seconds, []
+    while time.monotonic() < end or len(took) < 5:
+        began = time.monotonic()
         assert answer(world.cell) == 200
-        asked += 1
-    assert asked > 5
+        took.append(time.monotonic() - began)
+    assert statistics.median(took) < 0.2, took  # of a look-up that gets no answer: 300 ms
 
 
 def recovers(world):
@@ -297,7 +301,7 @@ def test_without_the_password_nobody_is_let_in_and_the_log_says_why(cells, serve
     redis.put(**{"sb-1": {"worker": origins().url}})
     cell = cells(config={"directory": directory(f"127.0.0.1:{redis.port}"), "routes": [PROXY]})
     assert answer(cell) == GONE
-    assert "NOAUTH" in health(cell)["error"]
+    until(lambda: "NOAUTH" in health(cell)["error"], 10, "the status does not say why")
 
 
 def test_a_password_file_that_is_put_right_is_read_again(cells, servers, origins):
@@ -306,7 +310,7 @@ def test_a_password_file_that_is_put_right_is_read_again(cells, servers, origins
     keys = directory(f"unix@{redis.socket}", password_file="redis.password")
     cell = cells(config={"directory": keys, "routes": [PROXY]}, files={"redis.password": b"wrong\n"})
     assert answer(cell) == GONE
-    assert "WRONGPASS" in health(cell)["error"]
+    until(lambda: "WRONGPASS" in health(cell)["error"], 10, "the status does not say why")
     (cell.folder / "redis.password").write_text("the password\n")
     becomes(cell, 200)
     assert "the password" not in cell.logs()
