@@ -11,11 +11,11 @@ import time
 
 import pytest
 from browser import Browser
-from cell import token, until
+from cell import closed_port, token, until
 from client import Http1, Http2, request
 from direct import CLOSE, PING
 from origin import respond, switch
-from tunnels import QUICK, Tunnels, pass_both_ways, port_that_refuses, route
+from tunnels import QUICK, Tunnels, pass_both_ways, route
 
 ROUTES = [
     route("plain"),
@@ -120,7 +120,7 @@ def test_refusals_of_the_relay_and_of_the_worker_are_closes_too(tunnels):
     silent = worker.take()
     assert told(client) == (4504, "worker_timeout")
     silent.close()
-    assert told(ask(tunnels.sandbox(At(f"http://127.0.0.1:{port_that_refuses()}")))) == (4502, "worker_unreachable")
+    assert told(ask(tunnels.sandbox(At(f"http://127.0.0.1:{closed_port()}")))) == (4502, "worker_unreachable")
     for _ in range(2):
         tunnels.open(worker, sandbox, "closing", headers=[tunnels.cell.bearer(sandbox)])
     assert told(ask()) == (4503, "too_many_tunnels")

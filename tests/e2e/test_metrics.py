@@ -11,9 +11,9 @@ import urllib.error
 import urllib.request
 
 import pytest
-from cell import BIN, Cell, free_port, until
+from cell import BIN, Cell, closed_port, free_port, until
 from client import request
-from tunnels import QUICK, ROUTES, Tunnels, port_that_refuses
+from tunnels import QUICK, ROUTES, Tunnels
 
 SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (-?[0-9.e+-]+|\+Inf|NaN)$')
 
@@ -118,7 +118,7 @@ def test_decisions_are_counted_by_route(tunnels):
 def test_an_answer_that_is_given_again_counts_as_a_decision(tmp_path):
     with Cell(tmp_path, config={"tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}], "agent": {"threads": 1, "audit": "all"},
                                 "routes": [{"name": "api", "path": "/api/{sandbox}/{rest...}", "need": "http"}]}) as cell:
-        cell.set_sandboxes(sb={"worker": f"http://127.0.0.1:{port_that_refuses()}"})
+        cell.set_sandboxes(sb={"worker": f"http://127.0.0.1:{closed_port()}"})
         bearer = cell.bearer("sb")
         decided = 'cellgate_agent_decisions_total{verdict="direct",error="none"}'
         until(lambda: (request(cell.http, "GET", "/api/sb/x", [bearer]), samples(cell, "agent")[decided])[1], 10)
@@ -169,7 +169,7 @@ def test_a_relay_tells_of_its_limits_its_dials_and_its_tunnels_ages(tunnels):
     assert before["cellgate_relay_memory_limit_bytes"] == 256 << 20 and before["cellgate_relay_max_tunnels"] > 0
     assert before["cellgate_relay_draining"] == 0
     until(lambda: samples(cell, "relay")["cellgate_relay_agent_connected"] == 1, 10)
-    tunnels.cell.set_sandboxes(nobody={"worker": f"http://127.0.0.1:{port_that_refuses()}", "epoch": 1})
+    tunnels.cell.set_sandboxes(nobody={"worker": f"http://127.0.0.1:{closed_port()}", "epoch": 1})
     tunnels.known()
     sandbox = "nobody"
     assert tunnels.refused(sandbox) == (502, "worker_unreachable")

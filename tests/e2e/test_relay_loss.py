@@ -11,10 +11,10 @@ import threading
 import time
 
 import pytest
-from cell import on_worker, stop, until, worker_command
+from cell import closed_port, on_worker, stop, until, worker_command
 from client import frame
 from direct import BINARY, CONTINUATION, PING, PONG, TEXT
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 from worker import start
 
 
@@ -48,7 +48,7 @@ def alert(made):
 @pytest.fixture
 def brief(made):
     """Gives up soon."""
-    return made(connect_budget="200ms", redial_budget="400ms", dial_timeout="300ms")
+    return made(connect_budget="200ms", redial_budget="400ms", dial_timeout="1s")
 
 
 class Echo:
@@ -344,7 +344,7 @@ def test_a_client_that_is_lost_is_told_to_its_worker(tunnels):
 
 def test_a_worker_that_refuses_is_unreachable(brief):
     sandbox = brief.sandbox(worker=None)
-    brief.cell.set_sandboxes(**{sandbox: {"worker": f"http://127.0.0.1:{port_that_refuses()}"}})
+    brief.cell.set_sandboxes(**{sandbox: {"worker": f"http://127.0.0.1:{closed_port()}"}})
     brief.known()
     assert brief.refused(sandbox) == (502, "worker_unreachable")
 
@@ -514,7 +514,7 @@ def test_a_client_that_is_held_is_served_within_a_second_of_its_workers_return(m
 def test_a_client_that_is_held_is_dialled_at_once_where_the_directory_names_another_worker(made):
     tunnels = made(redial_backoff=("60s",))
     sandbox = tunnels.sandbox()
-    tunnels.cell.set_sandboxes(**{sandbox: {"worker": f"http://127.0.0.1:{port_that_refuses()}", "epoch": 1}})
+    tunnels.cell.set_sandboxes(**{sandbox: {"worker": f"http://127.0.0.1:{closed_port()}", "epoch": 1}})
     tunnels.known()
     client = held(tunnels, sandbox)
     worker = tunnels.worker()

@@ -8,8 +8,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from cell import AT_ONCE, on_worker, until, worker_command
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses, route
+from cell import AT_ONCE, closed_port, on_worker, until, worker_command
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, route
 from worker import start
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import connect as websocket
@@ -77,7 +77,7 @@ def test_the_next_connection_is_held_until_there_is_a_worker(tunnels, workers, u
     if until_then == "away":
         tunnels.place(sandbox, state="migrating")
     else:
-        tunnels.place(sandbox, SimpleNamespace(url=f"http://127.0.0.1:{port_that_refuses()}"))
+        tunnels.place(sandbox, SimpleNamespace(url=f"http://127.0.0.1:{closed_port()}"))
     upstream.reset()
     assert client.closed() == (1012, "worker lost")
     again = tunnels.ask(sandbox, "own")

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-import socket
 from pathlib import Path
 
 from cell import until
@@ -139,8 +138,3 @@ def pass_both_ways(client, upstream, word=b"word"):
     assert upstream.message() == (2, word)
     upstream.say(b"re: " + word)
     assert client.message() == (2, b"re: " + word)
-
-
-def port_that_refuses():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
