@@ -97,6 +97,13 @@ def free_port():
     raise AssertionError("no port is free")
 
 
+def stop_listening(listener):
+    """Wakes who waits in accept(): in there they would hold it open, and take one more."""
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
 def readable(file, seconds):
     """Whether it is, within the time. select() takes no descriptor above 1023, and a process with many tests may have such."""
     poll = select.poll()

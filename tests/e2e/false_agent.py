@@ -5,6 +5,8 @@ import socket
 import struct
 import threading
 
+from cell import stop_listening
+
 
 def varint(n):
     if n < 240:
@@ -107,7 +109,7 @@ class FalseAgent:
         if self.closed:
             return
         self.closed = True
-        self.listener.close()
+        stop_listening(self.listener)
         self.path.unlink()
         for sock in self.sockets:
             try:

@@ -7,6 +7,8 @@ import socket
 import struct
 import threading
 
+from cell import stop_listening
+
 NXDOMAIN, SERVFAIL, SILENT = "nxdomain", "servfail", "silent"
 KINDS = {1: 4, 28: 6}
 
@@ -105,7 +107,5 @@ class NameServer:
         with contextlib.suppress(OSError):  # without a connection it fails, and yet it wakes who reads
             self.socket.shutdown(socket.SHUT_RDWR)
         self.thread.join()
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        stop_listening(self.listener)
         self.socket.close()

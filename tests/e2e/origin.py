@@ -6,6 +6,8 @@ import hashlib
 import socket
 import threading
 
+from cell import stop_listening
+
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -141,4 +143,4 @@ class Origin:
             pass
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener)

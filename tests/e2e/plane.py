@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 
-from cell import BIN, until
+from cell import BIN, stop_listening, until
 from origin import Origin
 
 
@@ -176,5 +176,5 @@ class Proxy:
                 pass
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener)
         self.flowing.set()

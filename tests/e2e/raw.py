@@ -8,6 +8,7 @@ import struct
 import threading
 
 import hpack
+from cell import stop_listening
 from client import connect
 from origin import accept_of
 
@@ -136,7 +137,7 @@ class RawOrigin:
         return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n"
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener)
 
 
 # ---- HTTP/2 ----

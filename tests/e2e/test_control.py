@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from cell import BIN, stop, until
+from cell import BIN, stop, stop_listening, until
 from tunnels import QUICK, ROUTES, Tunnels
 
 
@@ -144,8 +144,7 @@ class FalseRelay:
                 client.sendall(self.answer + b"\n")
 
     def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        stop_listening(self.listener)
         self.thread.join(5)
 
 

@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from cell import BIN, SOON, closed_port, listens, stop, until
+from cell import AT_ONCE, BIN, SOON, closed_port, listens, stop, stop_listening, until
 from client import connect, request
 from name_server import SILENT, NameServer
 
@@ -46,9 +46,7 @@ class Destination:
             self.serve(self.tls.wrap_socket(sock, server_side=True) if self.tls else sock)
 
     def close(self):
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        stop_listening(self.listener)
 
 
 def echo(sock):
@@ -894,7 +892,7 @@ def test_a_destination_that_resets(cells, destinations):
 
 
 def test_a_change_of_the_rules_reaches_what_is_open(cells, destinations):
-    """Five hundred connections to each of two hosts: those that are allowed no longer end within a second, the others see nothing."""
+    """Five hundred connections to each of two hosts: those that are allowed no longer end at once, the others see nothing."""
     each = 500
     server = destinations()
     hosts = {"a.example.org": "127.0.0.1", "b.example.org": "127.0.0.1"}
@@ -907,7 +905,7 @@ def test_a_change_of_the_rules_reaches_what_is_open(cells, destinations):
     cell.set_sandboxes(**{"sb-1": rules(both[1])})
     for answer in opened["a.example.org"]:
         assert answer.read_all() == b""
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < AT_ONCE
     for answer in opened["b.example.org"]:
         answer.sock.sendall(b"x")
         assert answer.read(1) == b"x"
@@ -935,7 +933,7 @@ def test_the_rules_change_while_it_is_dialled(cells):
     began = time.monotonic()
     cell.set_sandboxes(**{"sb-1": rules()})
     asking.join(10)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < AT_ONCE
     assert (answers[0].status, answers[0].body["error"]) == (403, "egress_denied")
     for sock in [*waiting, full]:
         sock.close()
@@ -967,8 +965,7 @@ def test_a_token_that_expires_ends_what_it_opened(cells, destinations):
     short = dial(cell, f"{HOST}:{server.port}", caller(cell, iat=int(now) - 60, exp=int(now) - 2))
     longer, unbound = dial(cell, f"{HOST}:{server.port}", caller(cell)), dial(cell, f"{HOST}:{server.port}")
     assert (short.status, longer.status, unbound.status) == (200, 200, 200)
-    short.sock.settimeout(8)
-    assert short.sock.recv(1) == b"" and 2 < time.time() - now < 6
+    assert short.sock.recv(1) == b"" and 2 < time.time() - now < 3 + AT_ONCE
     for answer in (longer, unbound):
         answer.sock.sendall(b"still")
         assert answer.sock.recv(5) == b"still"

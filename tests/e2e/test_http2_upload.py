@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from cell import stop_listening
 from client import Http1, Http2
 
 RTT = float(os.environ.get("CELLGATE_RTT", "0.05"))
@@ -72,7 +73,7 @@ class Distance:
 
     def close(self):
         self.over = True
-        self.listener.close()
+        stop_listening(self.listener)
         for thread in self.threads[1:]:
             thread.join(5)
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 from browser import Browser
-from cell import ROOT, until
+from cell import ROOT, stop_listening, until
 from origin import Origin
 from test_mux_v1 import CREDIT, DATA, END, REQUEST, RESET, RESPONSE
 from tunnels import Tunnels
@@ -403,7 +403,7 @@ class Wire:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener)
         self.cut()
 
 

@@ -6,6 +6,8 @@ import socket
 import struct
 import threading
 
+from cell import stop_listening
+
 RESET = struct.pack("ii", 1, 0)
 
 
@@ -26,7 +28,7 @@ class Wire:
         return self
 
     def __exit__(self, *_):
-        self._listener.close()
+        stop_listening(self._listener)
         self.cut()
 
     def cut(self):
