@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from cell import BIN, free_port
+from cell import AT_ONCE, BIN, free_port
 
 TOKEN = "scrape-me"
 NAMED = {"Host": "cellgate.cellgate.svc.cluster.local:9103"}
@@ -82,7 +82,7 @@ def test_who_holds_connections_open_does_not_fail_the_probe(cell, ports, name):
             sock.sendall(b"GET /livez HTTP/1.1\r\nHost: a" if i % 2 else b"")
         before = time.monotonic()
         assert ask(ports[name], "/livez") == (200, "ok\n")
-        assert time.monotonic() - before < 1
+        assert time.monotonic() - before < AT_ONCE
 
 
 @pytest.mark.parametrize("name", ["agent", "relay"])

@@ -8,7 +8,7 @@ import re
 import time
 
 import pytest
-from cell import SECRET, Cell, on_worker, token, until
+from cell import AT_ONCE, SECRET, Cell, on_worker, token, until
 from resume import Caller, Refused
 from test_directory_pushed import ByFile, ByPlane, ByRedis
 from test_token_kinds import scoped
@@ -199,7 +199,7 @@ def test_a_token_that_is_revoked_is_refused_and_its_tunnel_ends_within_a_second(
     assert client.closed() == (1008, "token revoked")
     assert tunnels.refused("sb", "secure", headers=[bearer]) == (401, "token_revoked")
     took = time.monotonic() - begun
-    assert took < 3, took  # a second, and what a busy machine adds
+    assert took < AT_ONCE, took  # a second, and what a busy machine adds
     pass_both_ways(*kept)
     pass_both_ways(*tunnels.open(worker, "sb", "secure", headers=[other]))
     assert 'cellgate_agent_revoked_tokens{by=' in tunnels.cell.admin("/metrics")
