@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import SANITIZED, on_worker, until
+from cell import AT_ONCE, on_worker, until
 from client import Http1, request
 from false_agent import FalseHaproxy
 from plane import FakePlane, answer
@@ -117,7 +117,7 @@ def test_an_answer_that_is_none_lets_nobody_in_and_says_nothing_of_the_sandbox(c
     plane.records[name + "-other"] = {"worker": origin.url}
     begun = time.monotonic()
     assert ask(cell, name) == UNKNOWN
-    assert time.monotonic() - begun < 2  # 200 ms, on a machine that has time
+    assert time.monotonic() - begun < AT_ONCE  # 200 ms, on a machine that has time
     until(lambda: ask(cell, name + "-other") == SERVED, 10, "the others are not served")
     del plane.ways[name]
     plane.records[name] = {"worker": origin.url}
@@ -274,7 +274,10 @@ def test_a_look_up_that_waited_for_its_turn_has_as_long_as_any_other(cells):
     plane.close()
 
 
-def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, plane, cells):
+def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(plane, cells):
+    """They have as long as a busy machine may need: the look-up's 200 ms are not what is tested."""
+    config = {"directory": directory(plane.url, timeout="20s"), "agent": {"lookup": "20s"}, "routes": ROUTES}
+    cell = cells(config=config, environment={"CELLGATE_DECISION_TIMEOUT": "25000"})
     sandboxd = cell.sandboxd()
     worker = cell.worker(sandboxd)
 
@@ -299,8 +302,7 @@ def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, 
     plane.ways["many"] = slowly
     statuses = asyncio.run(all_of_them())
     assert len(plane.asked("many")) == 1
-    # a machine that is busy may need longer than a look-up's 200 ms for some of them, under a sanitizer for most
-    assert statuses.count(b"200") >= (1 if SANITIZED else 900) and set(statuses) <= {b"200", b"503"}
+    assert set(statuses) == {b"200"}
 
 
 # ---- what it announces ----
