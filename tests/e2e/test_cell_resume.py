@@ -267,15 +267,15 @@ def test_who_has_received_what_was_never_sent_is_refused(caller, workers):
 
 
 def test_the_grace_ends_tunnel_and_process_and_a_late_ghost_starts_nothing():
-    host = Host("--grace", "1")
+    host = Host("--grace", "2")
     try:
         worker = host.worker()
         one = Caller(SH).dial(worker.port)
         pid = pid_of(one)
         one.drop()
-        time.sleep(0.5)
+        time.sleep(0.3)
         one.dial(worker.port)
-        time.sleep(1.2)
+        time.sleep(2.1)
         one.say(b"echo $((40+2))\n")
         one.find(rb"42\r\n")
         one.drop()
@@ -283,7 +283,7 @@ def test_the_grace_ends_tunnel_and_process_and_a_late_ghost_starts_nothing():
         assert status(one.dial, worker.port) == 410
         one.attempt -= 1
         assert status(one.dial, worker.port) == 409
-        time.sleep(1.3)
+        time.sleep(2.3)
         assert status(one.dial, worker.port) == 410, "forgotten, and it has received"
     finally:
         host.close()
@@ -400,10 +400,11 @@ def test_a_full_table_is_503_and_what_is_over_makes_room():
 @pytest.mark.parametrize("window", [4096, None])
 def test_no_more_than_the_window_is_sent_unacknowledged(caller, window):
     one = caller("?command=/usr/bin/seq+1+200000", window=window)
-    one.acknowledges = False
-    one.pump(0.5)
-    sent, most = len(one.output) + 16 * one.recv, window or WINDOW
-    assert most / 2 < sent <= most
+    one.acknowledges, most = False, window or WINDOW
+    sent = lambda: len(one.output) + 16 * one.recv  # noqa: E731
+    assert one.wait(lambda: sent() > most / 2)
+    one.pump(0.3)
+    assert sent() <= most
     one.acknowledges = True
     one.acknowledge()
     assert one.wait(lambda: one.end, 60) and one.output.endswith(b"200000\r\n")
@@ -416,9 +417,9 @@ def test_pings_are_answered_and_input_is_held_while_nobody_reads_it(caller, work
     one.ws.send(PING, b"alive?")
     answered = []
     one.pong, ours = lambda payload: answered.append(payload) if payload == b"alive?" else ours(payload), one.pong
-    assert one.wait(lambda: answered)
+    assert one.wait(lambda: answered and one.acknowledged)
     one.pump(0.3)
-    assert 0 < one.acknowledged < 15, "what has no room is not acknowledged"
+    assert one.acknowledged < 15, "what has no room is not acknowledged"
     one.dial(workers[1].port)
     one.pump(0.2)
     assert 0 < one.acknowledged < 15
@@ -509,12 +510,13 @@ def test_a_page_resumes_by_query_and_messages(workers):
     tunnel = "c0" * 16
     page = Page(workers[0].port, tunnel)
     assert page.greeting() == {"recv": 0, "next": 1, "buffer": WINDOW}
-    page.ws.send(BINARY, b"echo $((40+2))\n")
-    assert page.wait(lambda: b"42\r\n" in page.output and page.said)
+    page.ws.send(BINARY, b"echo pid=$$.\n")
+    assert page.wait(lambda: re.search(rb"pid=\d+\.\r\n", page.output) and page.said)
     assert page.said == [b'{"cell-resume":{"recv":1}}']
     page.acknowledge()
     page.ws.send(BINARY, b"exit 3\n")
-    time.sleep(0.3)
+    shell = int(re.search(rb"pid=(\d+)", page.output)[1])
+    until(lambda: not alive(shell), 10, "the shell has not read it")
     page.ws.reset()
     again = Page(workers[1].port, tunnel, 2, page.recv)
     assert again.greeting() == {"recv": 2, "next": page.recv + 1, "buffer": WINDOW}
