@@ -254,13 +254,13 @@ def test_a_socket_in_which_nobody_asks_ends_whatever_is_said_in_it(cells, worker
     with Client(cell, bearer(cell)) as client:
         began = time.monotonic()
         with contextlib.suppress(OSError):
-            while time.monotonic() - began < 8:
+            while time.monotonic() - began < 15:
                 client.ws.send(TEXT, b"rubbish")
                 opcode, payload = client.ws.message()
                 if opcode == CLOSE:
                     break
                 time.sleep(0.05)
-        assert 1 <= time.monotonic() - began < 6 and payload[2:] == b"idle"
+        assert 1 <= time.monotonic() - began < 10 and payload[2:] == b"idle"
 
 
 def test_a_message_may_end_with_an_empty_frame(cell):
@@ -303,13 +303,13 @@ def test_an_answer_that_does_not_fit_is_an_error_of_its_own(cells, worker):
 
 
 def test_a_relay_that_stood_still_takes_nobody_for_dead(cells, worker):
-    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"keepalive": "300ms", "dead_after": "500ms"}})
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"keepalive": "300ms", "dead_after": "2s"}})
     with Client(cell, bearer(cell)) as client:
         client.ws.show_control = True
         assert client.ws.frame()[0] == PING
         stop(cell.pid("relay"))
         client.ws.send(PONG)
-        time.sleep(1)  # longer than dead_after
+        time.sleep(2.5)  # longer than dead_after
         os.kill(cell.pid("relay"), signal.SIGCONT)
         client.ws.show_control = False
         assert client.call("/w/sb-1/x")["status"] == 200
