@@ -53,8 +53,10 @@ class World:
     def __init__(self, cells, name_servers, origins):
         self.names = name_servers()
         self.origin = origins()
-        keys = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": self.origin.port, "timeout": "500ms", "ttl": "1s"}
-        self.cell = cells(config={"directory": keys | {"servers": [self.names.address]}, "routes": [PROXY, INSIDE]})
+        keys = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": self.origin.port, "timeout": "2s", "ttl": "1s"}
+        # A machine that is busy needs more than the 200 ms that a decision waits for a look-up.
+        config = {"directory": keys | {"servers": [self.names.address]}, "routes": [PROXY, INSIDE], "agent": {"lookup": "9s"}}
+        self.cell = cells(config=config, environment={"CELLGATE_DECISION_TIMEOUT": "10000"})
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +116,14 @@ def test_silent_servers_do_not_stop_what_is_known(world):
     world.names.names["known" + SUFFIX] = ["127.0.0.1"]
     becomes(world.cell, 200, "/s/known/x")
     world.names.silent = True
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
+
+    def notices():
         assert answer(world.cell, "/s/known/x") == 200
-    assert not up(world.cell)
+        return not up(world.cell)
+
+    until(notices, 10, "nobody notices")
+    for _ in range(20):
+        assert answer(world.cell, "/s/known/x") == 200
     world.names.silent = False
     becomes(world.cell, ABSENT, "/s/never-seen/x")
     assert up(world.cell)
@@ -139,13 +145,10 @@ def test_slow_answers_are_waited_for_and_many_at_once_do_not_wait_for_each_other
         world.names.names[f"slow-{number}{SUFFIX}"] = ["127.0.0.1"]
         client.send(f"GET /s/slow-{number}/x HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
     statuses = [client.response().status for client in clients]
-    # one after the other, two would wait at once (A and AAAA) and two be in time; a busy machine may need longer than a
-    # look-up's 200 ms for most of them
+    # one after the other, two would wait at once (A and AAAA)
     assert world.names.most_waiting >= 10
-    assert statuses.count(200) > 2 and set(statuses) <= {200, 503}, statuses
+    assert statuses == [200] * 50
     world.names.delay = 0
-    for number in range(50):
-        becomes(world.cell, 200, f"/s/slow-{number}/x")
     for client in clients:
         client.__exit__(None, None, None)
 
