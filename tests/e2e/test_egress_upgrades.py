@@ -182,7 +182,7 @@ def test_a_destination_that_breaks_the_protocol(sockets):
 def test_the_relay_keeps_both_sides_alive(sockets):
     """A destination that answers no ping is given up, and the client told."""
     heard = []
-    cell, port, origin = sockets(serve=lambda connection: [heard.append(read_frame(connection)[0]) for _ in range(1)] and connection.sock.recv(0) or time.sleep(10), relay={"keepalive": "100ms", "dead_after": "500ms"})
+    cell, port, origin = sockets(serve=lambda connection: [heard.append(read_frame(connection)[0]) for _ in range(1)] and connection.sock.recv(0) or time.sleep(10), relay={"keepalive": "100ms", "dead_after": "2s"})
     client, _ = opened(cell, port)
     opcode, payload = read_frame(client)
     assert opcode == PING
