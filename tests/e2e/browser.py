@@ -151,6 +151,18 @@ class Browser:
         """Waits until the element's text holds `text`."""
         self.wait(lambda: text in self.text(selector), lambda: f"{text!r} in {selector}: {self.text(selector)!r}")
 
+    def follow(self, selector):
+        """From now on all is kept that the element says, for however short a while: see `has_said`."""
+        self.evaluate(
+            "window.saidMeanwhile = [];"
+            f"new MutationObserver(([{{ target }}]) => window.saidMeanwhile.push(target.textContent))"
+            f".observe(document.querySelector({json.dumps(selector)}), {{ childList: true, characterData: true }})"
+        )
+
+    def has_said(self, text):
+        said = "window.saidMeanwhile"
+        self.wait(lambda: self.evaluate(f"{said}.some((words) => words.includes({json.dumps(text)}))"), lambda: f"{text!r} in {self.evaluate(said)}")
+
     def click(self, selector):
         box = self.evaluate(
             f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"

@@ -269,6 +269,7 @@ def test_a_tilde_elsewhere_is_sent(serve, terminal):
     t = terminal(serve(shell).url)
     t.expect(b"ready$ ")
     t.type(b"cd ~.\r~~\r~a~.\r~~.\r~")
+    eventually(lambda: shell.typed == b"cd ~.\r~\r~a~.\r~.\r")
     time.sleep(0.2)  # the last one is held back for what may follow
     assert shell.typed == b"cd ~.\r~\r~a~.\r~.\r"
     t.type(b"?")

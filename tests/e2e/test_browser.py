@@ -327,8 +327,9 @@ def test_a_lost_connection_comes_back_by_itself(serve, browser):
     sandbox = Sandbox()
     browser.open(f"{serve(sandbox).page}#token={TOKEN}")
     browser.expect(ROWS, "session 1")
+    browser.follow("#state")
     type_line(browser, "drop")
-    browser.expect("#state", "Reconnecting in 1 s (attempt 1 of 10)")
+    browser.has_said("Reconnecting in 1 s (attempt 1 of 10)")
     browser.expect(ROWS, "session 2")
     assert browser.text("#state") == "Connected"
     type_line(browser, "close 1012 relay restarting")

@@ -39,9 +39,12 @@ def cell(request, cells, tmp_path_factory):
 
 
 def move(cell, to):
-    cell.epoch += 1
+    def loads():
+        return (cell.run_dir / "agent.log").read_text().count("directory loaded")
+
+    cell.epoch, before = cell.epoch + 1, loads()
     cell.set_sandboxes(**{"sb-1": on_worker(f"http://{cell.addresses[to]}", epoch=cell.epoch)})
-    time.sleep(0.6)  # the file is read a moment after it was written
+    until(lambda: loads() > before, 10, "the agent does not read its directory")
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +86,9 @@ def test_a_cut_network_loses_and_repeats_nothing(page, wire):
     for dead in (0, 0.4, 0):
         time.sleep(0.5)
         wire.dead = dead > 0
+        page.follow("#state")
         wire.cut()
-        page.expect("#state", "Reconnecting")
+        page.has_said("Reconnecting")
         time.sleep(dead)
         wire.dead = False
         page.expect("#state", "Connected")
