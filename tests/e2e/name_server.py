@@ -15,13 +15,15 @@ KINDS = {1: 4, 28: 6}
 
 class NameServer:
     """`names`: from a name to a list of addresses, NXDOMAIN, SERVFAIL, SILENT (never answered), or a function that gives
-    one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order.
+    one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order;
+    `look_ups`: without those that were repeated, because an answer was late.
     `most_waiting`: how many of them waited for their delayed answers at once."""
 
     def __init__(self, otherwise=NXDOMAIN):
         self.socket, self.listener = self._bind()
         self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
         self.names, self.otherwise, self.ttl, self.asked, self.silent = {}, otherwise, 1, [], False
+        self.look_ups = set()
         self.delay = 0
         self.waiting, self.most_waiting, self.lock = 0, 0, threading.Lock()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -52,6 +54,7 @@ class NameServer:
         kind = struct.unpack(">H", query[at + 1 : at + 3])[0]
         name = ".".join(labels)
         self.asked.append((name, kind))
+        self.look_ups.add((name, kind, query[:2]))
         found = self.names.get(name, self.otherwise)
         found = found() if callable(found) else found
         if found == SILENT or self.silent:

@@ -54,7 +54,7 @@ class OverDns:
         self.config = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": 9, "ttl": "1s", "timeout": "9s", "servers": [self.names.address]}
 
     def count(self, name):
-        return len({at for at, (asked, kind) in enumerate(self.names.asked) if asked.startswith(name + ".") and kind == 1})
+        return sum(asked.startswith(name + ".") and kind == 1 for asked, kind, _ in list(self.names.look_ups))
 
     def close(self):
         self.names.close()
