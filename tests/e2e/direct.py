@@ -225,7 +225,7 @@ class Direct:
         self.agent = self.relay = None
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
                     "control": f"unix@{self.folder}/relay.control.sock", "admin": "127.0.0.1:0", "threads": 2,
-                    "connect_budget": "1s", "dial_timeout": "1s", "grace_period": "300ms", "redial_budget": "4s",
+                    "connect_budget": "1s", "dial_timeout": "3s", "grace_period": "300ms", "redial_budget": "4s",
                     "keepalive": "20s", "dead_after": "20s", "drain": "300ms"} | (relay or {})
         with socket.create_server(("127.0.0.1", 0)) as free:
             settings["admin"] = f"127.0.0.1:{free.getsockname()[1]}"

@@ -35,7 +35,7 @@ ROUTES = [
     {"name": "pages", "path": "/pages/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none"},
     {"name": "api", "path": "/api/sandboxes/{sandbox}/{rest...}", "need": "none"},
 ]
-RELAY = QUICK | {"connect_budget": "200ms", "dial_timeout": "500ms", "max_tunnels_per_sandbox": 2, "max_tunnels_per_org": 3}
+RELAY = QUICK | {"connect_budget": "200ms", "dial_timeout": "2s", "max_tunnels_per_sandbox": 2, "max_tunnels_per_org": 3}
 
 
 @pytest.fixture(scope="module")

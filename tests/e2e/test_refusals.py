@@ -60,7 +60,7 @@ def cell(cells, origin):
         "waking": {"state": "waking"},
         "outside": application("http://192.0.2.1:80"),
     } | {f"elsewhere-{number}": application(f"http://{address}:{origin.port}") for number, address in enumerate(ELSEWHERE)}
-    return cells(sandboxes=records, config=CONFIG, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
+    return cells(sandboxes=records, config=CONFIG, environment={"CELLGATE_WORKER_TIMEOUT": "1s"})
 
 
 # What the default networks do not hold, however it is written.

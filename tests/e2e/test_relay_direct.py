@@ -162,12 +162,13 @@ def test_interim_answers_are_skipped(direct):
     assert direct.answer(client)[0] == 101
 
 
-def test_a_worker_that_does_not_answer_is_a_timeout(direct):
-    worker = direct.worker()
-    client = direct.ask(worker)
-    worker.take()
-    status, _, body = direct.answer(client)
-    assert status == 504 and b'"worker_timeout"' in body
+def test_a_worker_that_does_not_answer_is_a_timeout(tmp_path):
+    with quick(tmp_path, dial_timeout="1s") as direct:
+        worker = direct.worker()
+        client = direct.ask(worker)
+        worker.take()
+        status, _, body = direct.answer(client)
+        assert status == 504 and b'"worker_timeout"' in body
 
 
 def test_a_worker_that_refuses_connections_is_retried_then_unreachable(direct):
