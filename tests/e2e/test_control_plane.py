@@ -332,13 +332,13 @@ def test_a_control_plane_that_hangs_holds_up_nobody(stalling, origin):
     stalling.place("known", origin)
     assert stalling.status("known") == 200
     stop(stalling.plane.process.pid)
-    begun, longest = time.monotonic(), 0
+    begun, took = time.monotonic(), []
     while time.monotonic() - begun < STALE / 2:
         asked = time.monotonic()
         assert stalling.status("known") == 200
-        longest = max(longest, time.monotonic() - asked)
-    print(f"longest request while it hung: {longest * 1000:.0f} ms")
-    assert longest < 1
+        took.append(time.monotonic() - asked)
+    print(f"longest request while it hung: {max(took) * 1000:.0f} ms")
+    assert statistics.median(took) < 0.1, took  # who waits for a look-up waits for twice that
     until(lambda: stalling.status("known") == 503, STALE * 3, "the last good record serves for ever")
     stalling.plane.kill(signal.SIGCONT)
     until(lambda: stalling.status("known") == 200, 10, "it does not recover")
