@@ -608,7 +608,7 @@ def test_more_than_the_window_is_too_much(cell, client):
 
 
 def test_an_end_is_told(cells, worker):
-    cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config={"routes": [ROUTES[0] | {"idle": "300ms"}, *ROUTES[1:]]})
+    cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config={"routes": [ROUTES[0] | {"idle": "1s"}, *ROUTES[1:]]})
     client = Client(cell, cell.token("sb-1", need=["exec"])).dial()
     assert client.hear(client.post("/echo", b"x")) == (200, b"x")
     with pytest.raises(Gone, match="1000"):

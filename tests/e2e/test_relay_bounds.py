@@ -324,17 +324,15 @@ def test_an_agent_that_keeps_dying_does_not_end_a_redial(tunnels):
 class Stillness:
     """The relay is stopped, for longer than it waits for anybody. What comes meanwhile comes in time."""
 
-    SECONDS = 2.5
-
-    def __init__(self, tunnels):
-        self.pid = tunnels.cell.pid("relay")
+    def __init__(self, tunnels, seconds=2.5):
+        self.pid, self.seconds = tunnels.cell.pid("relay"), seconds
 
     def __enter__(self):
         stop(self.pid)
         self.since = time.monotonic()
 
     def __exit__(self, *_):
-        time.sleep(max(0, self.since + self.SECONDS - time.monotonic()))
+        time.sleep(max(0, self.since + self.seconds - time.monotonic()))
         os.kill(self.pid, signal.SIGCONT)
 
 
@@ -347,7 +345,7 @@ def data(peer):
 
 
 def test_who_answers_while_the_relay_is_stopped_is_not_silent(made):
-    tunnels = made(keepalive="1s", dead_after="1s")
+    tunnels = made(keepalive="1s", dead_after="2s")
     peers = client, upstream = tunnels.open(tunnels.worker())
     pings = [peer.hear() for peer in peers]
     with Stillness(tunnels):
@@ -365,7 +363,7 @@ def test_who_stood_still_with_the_relay_is_not_silent(made):
     worker = tunnels.worker()
     peers = tunnels.open(worker)
     pings = [peer.hear() for peer in peers]
-    with Stillness(tunnels):
+    with Stillness(tunnels, 3.5):  # more than a second after the time to answer is over, however late it is stopped
         pass
     tunnels.open(worker)  # all timers that were late have fired
     for peer, (opcode, payload, _) in zip(peers, pings):
@@ -474,7 +472,7 @@ def test_by_default_nobody_takes_all_places(made):
 
 
 def test_idle_old_and_long(made):
-    tunnels = made(idle="300ms", max_message="64KiB")
+    tunnels = made(idle="1s", max_message="64KiB")
     worker = tunnels.worker()
     client, upstream = tunnels.open(worker)
     pass_both_ways(client, upstream, b"x" * 65532)
