@@ -13,7 +13,7 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from cell import BIN, end_now, until
+from cell import BIN, end_now, free_port, until
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -224,11 +224,10 @@ class Direct:
         self.with_agent, self.limits, self.environment = agent, limits, environment or {}
         self.agent = self.relay = None
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
-                    "control": f"unix@{self.folder}/relay.control.sock", "admin": "127.0.0.1:0", "threads": 2,
+                    "control": f"unix@{self.folder}/relay.control.sock", "threads": 2,
                     "connect_budget": "1s", "dial_timeout": "3s", "grace_period": "300ms", "redial_budget": "4s",
                     "keepalive": "20s", "dead_after": "20s", "drain": "300ms"} | (relay or {})
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            settings["admin"] = f"127.0.0.1:{free.getsockname()[1]}"
+        settings["admin"] = f"127.0.0.1:{free_port()}"
         self.admin_address = settings["admin"]
         config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
                   "worker_networks": ["127.0.0.0/8", "::1/128"],
