@@ -118,6 +118,32 @@ static void what_the_old_worker_said_meanwhile_is_not_repeated(void **state)
     }
 }
 
+/* It need not be one message: what follows the first one goes on where that ended. */
+static void a_replay_in_several_messages_is_not_repeated(void **state)
+{
+    uint8_t memory[200];
+    (void)state;
+    for (size_t step = 1; step < 60; step++) {
+        begin("/pty/x/ws");
+        talk_says(&t, 0x81, CONNECTED);
+        talk_says(&t, 0x82, SLICE_LITERAL("\1ab"));
+        assert_string_equal(talk_request(&t), "since=2&takeover=1|");
+        talk_says(&t, 0x82, SLICE_LITERAL("\1cdef"));
+        t.said[0] = '\0';
+        talk_join(&t);
+        talk_bytes(&t, talk_frame(memory, 0x82, REPLAY("\2", "c")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, REPLAY("\3", "d")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, REPLAY("\5", "fgh")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, REPLAY("\10", "i")), step);
+        talk_says(&t, 0x81, CONNECTED);
+        talk_bytes(&t, talk_frame(memory, 0x82, SLICE_LITERAL("\1j")), step);
+        assert_said("B<03><00><00><00><00><00><00><00><06>gh B<03><00><00><00><00><00><00><00><08>i B<01>j");
+        assert_int_equal(t.exact, 1);
+        assert_string_equal(talk_request(&t), "since=10&takeover=1|");
+        talk_end(&t);
+    }
+}
+
 static void a_replay_of_nothing_new_is_not_passed(void **state)
 {
     uint8_t memory[200];
@@ -399,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_first_worker_is_passed_unchanged),
         cmocka_unit_test(an_overlapping_replay_is_trimmed_however_it_is_split),
         cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
+        cmocka_unit_test(a_replay_in_several_messages_is_not_repeated),
         cmocka_unit_test(a_replay_of_nothing_new_is_not_passed),
         cmocka_unit_test(a_clamped_offset_is_a_gap_of_its_size),
         cmocka_unit_test(an_offset_that_cannot_be_is_a_gap_of_unknown_size),

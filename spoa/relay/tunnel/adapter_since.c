@@ -159,7 +159,8 @@ static void joined(void *state, struct send_queue *kept, struct adapter_edit *ed
 }
 
 /* The replay's offset is known: what it lacks, or repeats. One that cannot be says nothing: what follows counts as
- * what comes next, the client gets its offset, and nobody knows what is missing. */
+ * what comes next, the client gets its offset, and nobody knows what is missing. A replay may be several messages: those that
+ * go on within what came twice change nothing. */
 static void place_replay(struct since *s, struct adapter_edit *edit)
 {
     struct reader r = reader_of(slice_of(s->head + 1, HEAD_LEN - 1));
@@ -171,7 +172,8 @@ static void place_replay(struct since *s, struct adapter_edit *edit)
         resolve(s, edit, ADAPTER_UNKNOWN);
         return;
     }
-    if (!s->unresolved || offset >= s->delivered) {
+    bool twice = offset >= s->position && offset < s->delivered;
+    if (!twice && (!s->unresolved || offset >= s->delivered)) {
         gap = s->unresolved ? offset - s->delivered : 0;
         s->delivered = offset;
     }
