@@ -106,6 +106,31 @@ static void says(struct world *w, enum side from, uint8_t argument)
         world_bytes(w, from, bytes, argument & 0x80 ? 1000 : SIZE_MAX);
 }
 
+/* Several frames in one read, most of them whole small messages, which pass as they came; the read may end within one. */
+static void bursts(struct world *w, enum side from, uint8_t argument)
+{
+    static const unsigned others[] = {0x82, 0x81, 0x02, 0x00, 0x80, 0x89, 0x8a, 0xc2};
+    static const size_t lens[] = {0, 1, 5, 124, 125, 126, 127, 4095};
+    static uint8_t memory[8 * 4200], payload[4096];
+    size_t len = 0, at = argument >> 4 & 3;
+
+    if (!can_say(w, from) || !says_rest(w, from) || w->t.forward.legs[from].in.in_message)
+        return;
+    for (size_t i = 0; i < 6; i++) {
+        unsigned start = i == 4 ? others[argument & 7] : argument & 8 ? 0x82 : 0x81;
+        size_t l = lens[(argument + i * 3) & 7];
+        memset(payload, (int)i, l);
+        payload[0] = from == WORKER ? 1 : (uint8_t)(i & 1);
+        len +=
+            world_frame(memory + len, from, start, slice_of(payload, start == 0x89 || start == 0x8a ? 5 : l))
+                .len;
+    }
+    size_t cut = len - (argument & 0x40 ? at : argument & 0x80 ? 5 * at : 0);
+    world_bytes(w, from, slice_of(memory, cut), SIZE_MAX);
+    if (can_say(w, from) && w->t.forward.legs[from].reading)
+        world_bytes(w, from, slice_of(memory + cut, len - cut), SIZE_MAX);
+}
+
 static void closes(struct world *w, enum side from, uint8_t argument)
 {
     static const unsigned codes[] = {1000, 1001, 1002, 1005, 1011, 1012, 3000, 4001};
@@ -194,7 +219,10 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         world_writable(w, side, w->now);
         break;
     case 10:
-        numbers(w, argument);
+        if (side == WORKER)
+            numbers(w, argument);
+        else
+            bursts(w, what & 0x40 ? WORKER : CLIENT, argument);
         break;
     default:
         w->full = argument & 1;

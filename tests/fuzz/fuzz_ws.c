@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two properties of the frame codec. Any bytes: a decoder tells the same, however they arrive. Any frames:
- * what the encoder writes, whole or re-cut as a relay does, the decoder reads as the same messages. First
+/* Two properties of the frame codec. Any bytes: a decoder tells the same, however they arrive, and whether or not whole
+ * messages are taken at once (ws_decode_whole). Any frames: what the encoder writes, whole or re-cut as a relay does, the decoder reads as the same messages. First
  * byte: which property, the role, and how the rest is cut. A frame may have made bytes behind its own. */
 #include <stdlib.h>
 
@@ -15,6 +15,7 @@ struct log {
     struct ws_decoder decoder;
     enum ws_event last;
     bool messages_only; /* leave out where a message's frames begin and end */
+    bool quick;         /* whole messages are asked for first */
 };
 
 static void log_event(struct log *log, enum ws_event event, const struct ws_piece *piece)
@@ -36,6 +37,23 @@ static void log_event(struct log *log, enum ws_event event, const struct ws_piec
         writer_printf(&log->w, "bad %u %s", log->decoder.close_code, log->decoder.why);
 }
 
+static void take_whole(struct log *log, struct slice *in, uint64_t most)
+{
+    struct ws_piece piece;
+
+    while (log->quick && ws_between_messages(&log->decoder)) {
+        struct slice before = *in;
+        if (!ws_decode_whole(&log->decoder, in, most, &piece)) {
+            CHECK(slice_equal(before, *in));
+            return;
+        }
+        CHECK(piece.bytes.len <= most && piece.bytes.len <= UINT16_MAX && piece.offset == 0);
+        CHECK(piece.bytes.at + piece.bytes.len == in->at && ws_between_messages(&log->decoder));
+        log_event(log, WS_HEAD, &piece);
+        log_event(log, WS_PIECE, &piece);
+    }
+}
+
 static void decode(struct log *log, struct slice all, size_t step)
 {
     size_t begin = 0, end = 0;
@@ -44,17 +62,20 @@ static void decode(struct log *log, struct slice all, size_t step)
         struct ws_piece piece;
         end = all.len - end < step ? all.len : end + step;
         struct slice in = slice_sub(all, begin, end - begin);
-        while ((log->last = ws_decode(&log->decoder, &in, &piece)) != WS_MORE && log->last != WS_BAD)
+        take_whole(log, &in, UINT64_MAX);
+        while ((log->last = ws_decode(&log->decoder, &in, &piece)) != WS_MORE && log->last != WS_BAD) {
             log_event(log, log->last, &piece);
+            take_whole(log, &in, step);
+        }
         begin = end - in.len;
     }
     log_event(log, log->last, NULL);
 }
 
 static struct slice story(struct slice all, enum ws_sender sender, size_t whole, size_t step,
-                          bool messages_only, uint8_t *memory, size_t size)
+                          bool messages_only, bool quick, uint8_t *memory, size_t size)
 {
-    struct log log = {writer_of(memory, size), ws_decoder_of(sender, whole), WS_MORE, messages_only};
+    struct log log = {writer_of(memory, size), ws_decoder_of(sender, whole), WS_MORE, messages_only, quick};
     decode(&log, all, step);
     CHECK(!log.w.full);
     return writer_slice(&log.w);
@@ -65,8 +86,9 @@ static void any_bytes(struct slice all, enum ws_sender sender, size_t step)
     size_t size = all.len * 40 + 256; /* of a story: at most a head of 30 characters for every two bytes */
     uint8_t *a = malloc(size), *b = malloc(size);
     CHECK(a && b);
-    CHECK(slice_equal(story(all, sender, 0, step, false, a, size),
-                      story(all, sender, 0, all.len, false, b, size)));
+    struct slice first = story(all, sender, 0, step, false, false, a, size);
+    CHECK(slice_equal(first, story(all, sender, 0, all.len, false, false, b, size)));
+    CHECK(slice_equal(first, story(all, sender, 0, step, false, true, b, size)));
     free(a);
     free(b);
 }
@@ -121,9 +143,9 @@ static void any_frames(struct slice plan, enum ws_sender sender, size_t step)
     size_t made = step < 64 ? 5000 : 140000, size = sizeof *memory;
     struct writer whole = writer_of(memory[0], size), cut = writer_of(memory[1], size);
     struct slice a = story(write_frames(plan, sender, UINT64_MAX / 2, made, &whole), sender, 16384, step,
-                           true, memory[2], size);
-    struct slice b =
-        story(write_frames(plan, sender, step, made, &cut), sender, 0, step + 1, true, memory[3], size);
+                           true, true, memory[2], size);
+    struct slice b = story(write_frames(plan, sender, step, made, &cut), sender, 0, step + 1, true, false,
+                           memory[3], size);
     CHECK(slice_equal(a, b));
 }
 
