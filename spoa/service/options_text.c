@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
+#include <string.h>
 
 #include "spoa/service/options.h"
 
@@ -144,10 +145,28 @@ static void print_short_value(FILE *to, const struct option *option)
     }
 }
 
+/* The length of what stands in front of the key's dot; 0 without one. */
+static size_t group_len(const char *key)
+{
+    const char *dot = strchr(key, '.');
+    return dot ? (size_t)(dot - key) : 0;
+}
+
+/* A heading in front of the first of the keys that have their part before the dot in common. */
+static void begin_group(FILE *to, const struct option *table, size_t i)
+{
+    const char *key = table[i].key;
+    size_t len = group_len(key);
+
+    if (len > 0 && (i == 0 || group_len(table[i - 1].key) != len || memcmp(table[i - 1].key, key, len) != 0))
+        fprintf(to, "%s### %.*s\n\n", i > 0 ? "\n" : "", (int)len, key);
+}
+
 void options_markdown(FILE *to, const struct option *table, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct option *option = &table[i];
+        begin_group(to, table, i);
         fprintf(to, "- `%s`", option->key);
         if (!option->fallback)
             fprintf(to, " **required**");
