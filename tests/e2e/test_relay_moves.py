@@ -66,6 +66,7 @@ def test_a_tunnel_that_is_not_redialled_ends_with_its_worker(tunnels, workers, r
     assert client.closed() == (1012, "worker lost")
     assert time.monotonic() - began < AT_ONCE
     assert not one.dials(0.05) and not two.dials(0.05)
+    tunnels.gone(sandbox)
     assert tunnels.metric(f'cellgate_relay_tunnels_closed_total{{route="{route}",reason="not_redialled"}}') > 0
 
 
