@@ -64,6 +64,10 @@ class World:
         lines = [line for line in self.cell.admin("/metrics").splitlines() if line.startswith(name)]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
+    def counts(self, name, value):
+        """Waits until it is that much: what has happened is counted a moment later, at the end of the loop's turn."""
+        until(lambda: self.metric(name) == value, 10, f"{name} does not become {value}")
+
     def resident(self):
         """MiB of the agent."""
         return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.cell.pid('agent')}/status").read_text())[1]) / 1024
