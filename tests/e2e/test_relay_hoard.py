@@ -44,7 +44,7 @@ def message(upstream):
 
 @pytest.mark.parametrize("how", ["reset", "close"])
 def test_a_client_that_goes_while_it_is_not_read_is_noticed(tmp_path, how):
-    with Direct(tmp_path, relay={"stall": "2s"}, agent=False) as direct:
+    with Direct(tmp_path, relay={"stall": "2s", "keepalive": "500ms"}, agent=False) as direct:
         client, upstream = numbered(direct, direct.worker(), WINDOW, sandbox="sb-1")
         fill(client)
         until(lambda: direct.tunnels()[0]["held"] >= WINDOW - 4096, 10, "it does not hold its window")
