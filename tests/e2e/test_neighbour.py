@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import re
 import socket
 import struct
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import SANITIZED, until
+from cell import AT_ONCE, SANITIZED, until
 from false_agent import FalseHaproxy, FalseRelay
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
@@ -108,6 +109,12 @@ def resident(cell):
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{cell.pid('agent')}/status").read_text())[1])
 
 
+def spent(cell):
+    """Seconds of CPU of the agent."""
+    fields = Path(f"/proc/{cell.pid('agent')}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 # ---- what it is told ----
 
 
@@ -189,7 +196,7 @@ def test_subscriptions_are_bounded_whatever_their_size_and_given_back(tunnels, r
         reader.join()
         until(lambda: series(cell, "cellgate_agent_subscriptions") == 0, 10, "subscriptions are kept though their connection is gone")
     assert SANITIZED or resident(cell) < before + 16 * 1024
-    assert decisions.longest < 2
+    assert decisions.longest < AT_ONCE
 
 
 def test_a_watch_beyond_the_bound_is_answered_at_once(tunnels, relays):
@@ -226,11 +233,13 @@ def test_unwatching_finds_its_watch_among_many(cells):
         relay.ask({n * 4096: arguments for n in range(first, first + 1000)}, "cell-watch")
     until(lambda: series(cell, "cellgate_agent_subscriptions") >= many - 1000, 20)
     ends = relay.frames({5 + n: {"watch": n * 4096} for n in range(1, 1001)}, "cell-unwatch")
-    with Decisions(cell) as decisions:
+    before = spent(cell)
+    with Decisions(cell):
         relay.socket.sendall(ends)
         for _ in range(2000):
             assert relay.receive()[0] == 103
-    assert decisions.longest < 1
+    took = spent(cell) - before
+    assert took < 1, took
     relay.close()
     tunnels.close()
 
@@ -246,7 +255,7 @@ def test_a_relay_that_reads_nothing_holds_up_itself(tunnels, relays):
                 deaf.socket.sendall(some)
         assert other.one(**admitted(cell))["epoch"] == 7
         assert SANITIZED or resident(cell) < before + 8 * 1024
-    assert decisions.longest < 2
+    assert decisions.longest < AT_ONCE
 
 
 def test_one_process_gets_so_many_connections(tunnels):
@@ -285,4 +294,4 @@ def test_floods_of_news_hold_up_nobody(tunnels, relays):
         assert not seen  # none of that was about them
         cell.set_sandboxes(**{f"w-{n}": KEPT | {"epoch": 8} for n in range(1000)})
         until(lambda: series(cell, "cellgate_agent_subscriptions") == 0, 20, "subscriptions are not answered")
-    assert decisions.longest < 2
+    assert decisions.longest < AT_ONCE
