@@ -291,7 +291,7 @@ def test_killed_and_back_with_its_data(tunnels, origin):
     sandbox = tunnels.sandbox(worker)
     tunnels.place("known", origin)
     tunnels.place("unknown", origin)
-    assert tunnels.status("known") == 200
+    until(lambda: tunnels.status("known") == 200)
     client, upstream = tunnels.open(worker, sandbox)
     tunnels.plane.kill()
     until(lambda: not tunnels.pushing(), 10)
