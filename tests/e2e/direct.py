@@ -226,7 +226,7 @@ class Direct:
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
                     "control": f"unix@{self.folder}/relay.control.sock", "threads": 2,
                     "connect_budget": "1s", "dial_timeout": "3s", "grace_period": "300ms", "redial_budget": "4s",
-                    "keepalive": "20s", "dead_after": "20s", "drain": "300ms"} | (relay or {})
+                    "keepalive": "60s", "dead_after": "60s", "drain": "300ms"} | (relay or {})
         settings["admin"] = f"127.0.0.1:{free_port()}"
         self.admin_address = settings["admin"]
         config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},

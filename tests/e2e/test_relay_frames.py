@@ -21,7 +21,7 @@ ADAPTERS = ["none", "scrollback", "since", "cell"]
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory):
     """Nobody is quiet for long here, but machines pause."""
-    relay = {"buffer": "8MiB", "keepalive": "20s", "dead_after": "20s", "redial_backoff": ["5ms", "10ms", "20ms"],
+    relay = {"buffer": "8MiB", "keepalive": "60s", "dead_after": "60s", "redial_backoff": ["5ms", "10ms", "20ms"],
              "dial_timeout": "10s", "redial_budget": "30s"}
     with Direct(tmp_path_factory.mktemp("d"), relay=relay) as d:
         yield d

@@ -14,7 +14,7 @@ from client import WEBSOCKET, connect, head, request
 from direct import Peer, Worker, accept_key
 
 # Quick where waiting is what a test would do, slow where it would disturb: a machine that is busy pauses for seconds.
-QUICK = {"connect_budget": "2s", "dial_timeout": "2s", "grace_period": "300ms", "keepalive": "20s", "dead_after": "20s",
+QUICK = {"connect_budget": "2s", "dial_timeout": "2s", "grace_period": "300ms", "keepalive": "60s", "dead_after": "60s",
          "redial_backoff": ["20ms", "50ms", "100ms", "200ms"], "redial_budget": "30s", "drain": "300ms"}
 
 
