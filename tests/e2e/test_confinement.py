@@ -179,8 +179,9 @@ def test_a_secret_that_everybody_can_read_is_told(tmp_path, directory):
         (tmp_path / "key.secret").chmod(0o600)
         (tmp_path / "ticket.secret").chmod(0o640)
         process.send_signal(signal.SIGHUP)
-        until(lambda: len(told()) >= 5, 10, "it does not say so again")
-        assert told() == sorted([*names[:3], *names[1:3]])
+        # more often, if it has seen for itself before that a file has changed
+        until(lambda: all(told().count(name) >= 2 for name in names[1:3]), 10, "it does not say so again")
+        assert (told().count("key.secret"), told().count("ticket.secret")) == (1, 0)
     finally:
         process.terminate()
         process.wait(10)
