@@ -633,6 +633,7 @@ static inline bool world_bytes(struct world *w, enum side from, struct slice byt
     return true;
 }
 
+/* start: the frame's first byte, 0x82 is a whole binary message. */
 static inline struct slice world_frame(uint8_t *to, enum side from, unsigned start, struct slice payload)
 {
     static const uint8_t mask[4] = {0x11, 0x22, 0x33, 0x44};
@@ -640,12 +641,13 @@ static inline struct slice world_frame(uint8_t *to, enum side from, unsigned sta
         .opcode = start & 0x0f, .fin = start & 0x80, .masked = from == CLIENT, .length = payload.len};
     memcpy(frame.mask, frame.masked ? mask : (const uint8_t[4]){0}, 4);
     size_t head = ws_encode_head(to, &frame);
+    to[0] = (uint8_t)start; /* reserved bits, too */
     if (payload.len)
         ws_mask(to + head, payload.at, payload.len, frame.mask, 0);
     return slice_of(to, head + payload.len);
 }
 
-/* start: the frame's first byte, 0x82 is a whole binary message. */
+/* start as above. */
 static inline bool world_says(struct world *w, enum side from, unsigned start, const char *text)
 {
     uint8_t frame[512];
