@@ -334,6 +334,33 @@ static void output_behind_its_offset_is_counted(void **state)
     world_close(&w);
 }
 
+/* The old worker goes on while the next one, which was asked before that, is dialled. */
+static void what_the_next_worker_says_again_is_looked_at(void **state)
+{
+    static const struct slice connected = SLICE_STATIC("{\"type\": \"connected\"}");
+    uint8_t query[100], fields[100];
+    struct writer q = writer_of(query, sizeof query), f = writer_of(fields, sizeof fields);
+    (void)state;
+    dialled_with(HANDOVER_RESUME_SINCE, plain);
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x81, connected));
+    says_since(1, SLICE_LITERAL("ab"));
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_true(w.dialling);
+    w.t.forward.adapter->request(w.t.forward.adapter_state, &q, &f);
+    says_since(1, SLICE_LITERAL("cdef"));
+    is_answered_with(plain);
+    w.twins = true;
+    read_at_once(WORKER, world_frame(memory, WORKER, 0x81, connected));
+    unsigned passed = w.passed;
+    says_since(1, SLICE_LITERAL("cde"));
+    says_since(1, SLICE_LITERAL("fg"));
+    assert_int_equal(w.passed, passed);
+    says_since(1, SLICE_LITERAL("h"));
+    assert_int_equal(w.passed, passed + 1);
+    assert_string_equal(w.ears[CLIENT].said, "T{\"type\": \"connected\"} B\1ab B\1cdef b\1 .g B\1h");
+    world_close(&w);
+}
+
 static void more_than_may_be_unacknowledged_is_too_much(void **state)
 {
     (void)state;
@@ -462,6 +489,7 @@ int main(void)
         cmocka_unit_test(input_that_is_kept_is_counted_and_bounded),
         cmocka_unit_test(input_in_several_pieces_is_told_from_whole_messages),
         cmocka_unit_test(output_behind_its_offset_is_counted),
+        cmocka_unit_test(what_the_next_worker_says_again_is_looked_at),
         cmocka_unit_test(more_than_may_be_unacknowledged_is_too_much),
         cmocka_unit_test(an_acknowledgement_that_the_worker_does_not_take_is_held),
         cmocka_unit_test(an_acknowledgement_that_is_lost_for_want_of_memory_ends_the_tunnel),
