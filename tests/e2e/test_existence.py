@@ -80,6 +80,22 @@ class OverRedis:
         self.folder.cleanup()
 
 
+class Turns:
+    """For six seconds, with pauses in which records get too old. A turn in which the machine paused may make one record older than the
+    other: `held_up` counts these."""
+
+    def __init__(self):
+        self.end, self.count, self.held_up = time.monotonic() + 6, 0, 0
+
+    def __iter__(self):
+        while (begun := time.monotonic()) < self.end:
+            self.count += 1
+            yield ("here", "none") if self.count % 2 else ("none", "here")
+            pause = 0.05 if self.count % 12 else 0.7
+            time.sleep(pause)
+            self.held_up += time.monotonic() - begun > pause + 2 * DELAY + 0.3
+
+
 def waited(directory, name, before, took):
     """Whether who asked waited for the directory: a machine that is busy holds up an answer without asking it."""
     return took > DELAY * 0.8 and directory.count(name) > before
@@ -91,22 +107,20 @@ def test_nothing_tells_whether_a_sandbox_is_there(cells, kind):
     try:
         config = {"directory": directory.config, "routes": ROUTES, "tokens": [{"kind": "static", "everywhere": True}], "agent": PATIENT | {"auth_failures": 0}}
         cell = cells(config=config, environment=HAPROXY)
-        took, slow, asked, end, turn = {"here": [], "none": []}, {"here": 0, "none": 0}, [], time.monotonic() + 6, 0
+        took, slow, asked, turns = {"here": [], "none": []}, {"here": 0, "none": 0}, [], Turns()
         with Http1(cell.http) as client:
-            while time.monotonic() < end:
-                turn += 1
-                for name in ("here", "none") if turn % 2 else ("none", "here"):
+            for names in turns:
+                for name in names:
                     before, begun = directory.count(name), time.monotonic()
                     response = client.request("GET", f"/s/{name}/", [("X-OC-Preview-Token", "wrong")])
                     took[name].append(time.monotonic() - begun)
                     slow[name] += waited(directory, name, before, took[name][-1])
                     assert (response.status, json.loads(response.body)["error"]) == (401, "token_invalid")
                 asked.append((directory.count("here"), directory.count("none")))
-                time.sleep(0.05 if turn % 12 else 0.7)
         here, none = asked[-1]
         # a background look-up may be on its way on either side
-        assert here > 3 and abs(here - none) <= 1, asked
-        assert abs(slow["here"] - slow["none"]) <= 2, (slow, took)
+        assert here > 3 and abs(here - none) <= 1 + turns.held_up, asked
+        assert abs(slow["here"] - slow["none"]) <= 2 + turns.held_up, (slow, took)
         assert abs(statistics.median(took["here"]) - statistics.median(took["none"])) < DELAY / 3
     finally:
         directory.close()
@@ -118,18 +132,16 @@ def test_an_organisation_does_not_learn_of_sandboxes_of_others(cells):
     try:
         cell = cells(config={"directory": directory.config, "routes": ROUTES, "agent": PATIENT}, environment=HAPROXY)
         bearer = ("Authorization", "Bearer " + token("test", org="another"))
-        slow, end, turn = {"here": 0, "none": 0}, time.monotonic() + 6, 0
+        slow, turns = {"here": 0, "none": 0}, Turns()
         with Http1(cell.http) as client:
-            while time.monotonic() < end:
-                turn += 1
-                for name in ("here", "none") if turn % 2 else ("none", "here"):
+            for names in turns:
+                for name in names:
                     before, begun = directory.count(name), time.monotonic()
                     assert client.request("GET", f"/s/{name}/", [bearer]).status == 404
                     slow[name] += waited(directory, name, before, time.monotonic() - begun)
-                time.sleep(0.05 if turn % 12 else 0.7)
         asked = directory.count("here"), directory.count("none")
-        assert asked[0] > 3 and abs(asked[0] - asked[1]) <= 1, asked
-        assert abs(slow["here"] - slow["none"]) <= 2, slow
+        assert asked[0] > 3 and abs(asked[0] - asked[1]) <= 1 + turns.held_up, asked
+        assert abs(slow["here"] - slow["none"]) <= 2 + turns.held_up, slow
         directory.plane.ways = {name: lambda connection, _: answer(connection, 500, {}) for name in ("here", "none")}
         time.sleep(1.5)
         with Http1(cell.http) as client:
