@@ -251,8 +251,8 @@ def test_requests_count_as_tunnels_of_their_clients_address(cells, worker):
 
 def test_a_socket_in_which_nobody_asks_ends_whatever_is_said_in_it(cells, worker):
     cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": [ROUTES[0] | {"idle": "1s"}, *ROUTES[1:]]})
+    began = time.monotonic()
     with Client(cell, bearer(cell)) as client:
-        began = time.monotonic()
         with contextlib.suppress(OSError):
             while time.monotonic() - began < 15:
                 client.ws.send(TEXT, b"rubbish")

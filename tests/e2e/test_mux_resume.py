@@ -622,10 +622,11 @@ def test_idle_begins_behind_the_last_answer(cells, worker):
     cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config={"routes": [ROUTES[0] | {"idle": "2s"}, *ROUTES[1:]]})
     client = Client(cell, cell.token("sb-1", need=["exec"])).dial()
     number = client.post("/hold", b"x")
-    threading.Timer(2.2, worker.go.set).start()
+    time.sleep(2.2)
+    answered = time.monotonic()
+    worker.go.set()
     assert client.hear(number) == (200, b"x")
     client.say("recv", client.recv)
-    answered = time.monotonic()
     with pytest.raises(Gone, match="1000"):
         while True:
             client.take()
