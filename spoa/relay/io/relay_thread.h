@@ -54,7 +54,7 @@ struct tunnel_rest {
     void *head;              /* ALIKE_MOST bytes: one that is looked at only */
     struct tunnel_io *awake; /* those that are not */
     struct tunnel_io *look_from; /* of these, where the look goes on in the next turn; NULL: it is over */
-    union tunnel_memory *spare;  /* for one that is looked at only, or that has to end for lack of memory */
+    union tunnel_memory *spare;  /* for one that is looked at only */
     struct loop_timer look;      /* for those that have nothing to do; not set while all rest */
     size_t resting;              /* tunnels */
 };

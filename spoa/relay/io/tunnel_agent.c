@@ -90,10 +90,8 @@ static void take_answer(struct tunnel_io *io, bool watch, const struct answer *a
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
     struct tunnel_io *io = tunnel_rest_wake(owner);
-
-    if (!io)
-        return;
     bool waited = io->move;
+
     if (!watch)
         tunnel_agent_drop_ask(io);
     if (waited)
@@ -107,8 +105,7 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 
 const struct question_user tunnel_agent_user = {.say = say, .answered = on_answered};
 
-/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. It is looked at only: to wake it could
- * end it, and its move with it. */
+/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. It is looked at only. */
 static int connect_ahead(void *owner, const struct answer *answer)
 {
     const struct tunnel_io *io = tunnel_rest_look_at(owner);
@@ -121,13 +118,11 @@ static void go(void *owner, const struct answer *answer, int fd)
     struct tunnel_io *io = tunnel_rest_wake(owner);
     struct ahead ahead = {fd, &answer->target};
 
-    if (io) {
-        io->move = NULL;
-        io->moving = true;
-        io->ahead = &ahead;
-        take_answer(io, true, answer);
-        io->ahead = NULL;
-    }
+    io->move = NULL;
+    io->moving = true;
+    io->ahead = &ahead;
+    take_answer(io, true, answer);
+    io->ahead = NULL;
     if (ahead.fd >= 0)
         close(ahead.fd);
 }

@@ -37,10 +37,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 
 void tunnel_io_worker_ready(void *owner, int events)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
-
-    if (io)
-        on_leg_ready(io, WORKER, events);
+    on_leg_ready(tunnel_rest_wake(owner), WORKER, events);
 }
 
 /* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
@@ -61,8 +58,6 @@ static void on_client_ready(void *owner, int events)
 {
     struct tunnel_io *io = tunnel_rest_wake(owner);
 
-    if (!io)
-        return;
     if (io->accepted) {
         on_leg_ready(io, CLIENT, events);
     } else {
@@ -177,7 +172,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
 {
     struct relay_thread *thread = seat->thread;
     struct tunnel_io *io = tunnel_rest_wake(seat);
-    if (!io || io->gone)
+    if (io->gone)
         return;
     io->gone = true;
     if (io->accepted)
@@ -262,8 +257,6 @@ void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
     struct tunnel_io *io = tunnel_rest_wake(seat);
     uint64_t now = loop_clock();
 
-    if (!io)
-        return;
     /* with the machine all others may have stood still, too: they get a moment to say what they would have */
     if (now > then + STOOD_STILL) {
         io->patient_until = now + PATIENCE;
@@ -365,8 +358,6 @@ void tunnel_io_end(struct tunnel_seat *seat, enum close_reason reason)
 {
     struct tunnel_io *io = tunnel_rest_wake(seat);
 
-    if (!io)
-        return;
     tunnel_end(&io->tunnel, reason, loop_clock());
     tunnel_io_update(io);
 }

@@ -94,7 +94,7 @@ union tunnel_memory {
 /* The work of a new one, zeroed, and of which kind it is; NULL when out of memory. */
 struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind);
 void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind);
-/* Its work, for an event. NULL: there was no memory, and it has ended. */
+/* Its work, for an event: never without memory, since its place is kept while it rests. */
 struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
 /* To look at it only: as it is, or, at rest, in this memory. */
 const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory);

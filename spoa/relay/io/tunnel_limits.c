@@ -99,9 +99,7 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
         const struct tunnel_io *seen = tunnel_rest_look_at(seat);
         if (!may_give_way(seen) || !limits_round_takes(thread->limits, round, &seen->stats.use))
             continue;
-        struct tunnel_io *io = tunnel_rest_wake(seat);
-        if (io)
-            give_way(io);
+        give_way(tunnel_rest_wake(seat));
     }
 }
 

@@ -45,8 +45,7 @@ struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapte
 
 void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind)
 {
-    if (io && io != &rest->spare->io)
-        slabs_give(&rest->kinds[kind].works, io);
+    slabs_give(&rest->kinds[kind].works, io);
 }
 
 /* ---- its upgrade ---- */
@@ -213,7 +212,7 @@ static void lay_down(struct tunnel_io *io)
         tunnel_rest_stir(io);
         return;
     }
-    tunnel_rest_give(&io->thread->rest, io, seat->kind);
+    slabs_rest(&kind_of(seat)->works, io);
     seat->packed = packed;
     seat->rests = true;
     seat->holds = holds;
@@ -256,28 +255,13 @@ static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
     seat->thread->rest.resting--;
 }
 
-/* There is no memory to go on with it. */
-static void lose(struct tunnel_seat *seat)
-{
-    struct tunnel_io *io = &seat->thread->rest.spare->io;
-
-    take_up(seat, io);
-    tunnel_end(&io->tunnel, CLOSE_no_memory, loop_clock());
-    tunnel_io_obey(io);
-    tunnel_io_cut(seat);
-}
-
 struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat)
 {
     if (!seat->rests) {
         seat->io->stirred = true;
         return seat->io;
     }
-    struct tunnel_io *io = slabs_take(&kind_of(seat)->works);
-    if (!io) {
-        lose(seat);
-        return NULL;
-    }
+    struct tunnel_io *io = slabs_wake(&kind_of(seat)->works);
     take_up(seat, io);
     tunnel_rest_stir(io);
     return io;
