@@ -147,7 +147,8 @@ static void end_slab(struct slabs *slabs, void *slab)
     size_t places = places_of(slabs);
 
     if (slabs->places < slabs->kept + places) {
-        madvise(slab, SLABS_SIZE, MADV_DONTNEED);
+        if (madvise(slab, SLABS_SIZE, MADV_DONTNEED) != 0) /* of locked memory */
+            memset(slab, 0, SLABS_SIZE);
         slabs->empty[slabs->empty_count++] = slab;
         return;
     }
