@@ -215,9 +215,10 @@ void *slabs_wake(struct slabs *slabs)
 
 void slabs_free(struct slabs *slabs)
 {
+    assert(!slabs->kept);
     while (slabs->some) {
         struct slab *slab = slabs->some;
-        assert(!slab->used && !slabs->kept);
+        assert(!slab->used);
         take_off(slab);
         end_slab(slabs, slab);
     }

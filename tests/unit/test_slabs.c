@@ -11,6 +11,22 @@ enum { SIZE = 296, MANY = 3 * SLABS_SIZE / SIZE };
 
 static uint8_t *objects[MANY];
 
+#ifdef __SANITIZE_ADDRESS__
+enum { SLABS = 0 }; /* each object is malloc's, which ends the program where it gets no memory */
+#else
+enum { SLABS = 1 };
+#endif
+
+/* Whether the kernel has any for the program. It takes a limit of 0 for Valgrind's, and lets it have more. */
+static void limit_memory(bool none)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+    limit.rlim_cur = none ? 1 : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+}
+
 static void take_all(struct slabs *slabs)
 {
     for (size_t i = 0; i < MANY; i++) {
@@ -92,28 +108,151 @@ static void one_that_rests_has_a_place_whatever_is_taken_meanwhile(void **state)
         take_all(&slabs);
         for (size_t i = 0; i < MANY; i += 1 + round)
             slabs_rest(&slabs, objects[i]);
-        void *others[40];
-        for (size_t i = 0; i < 40; i++)
-            assert_non_null(memset(others[i] = slabs_take(&slabs), 255, SIZE));
-        struct rlimit limit, none;
-        assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
-        none = (struct rlimit){0, limit.rlim_max};
-        assert_int_equal(setrlimit(RLIMIT_DATA, &none), 0);
+        static void *others[MANY];
+        size_t taken = 0;
+        for (; taken < 40; taken++)
+            assert_non_null(memset(others[taken] = slabs_take(&slabs), 255, SIZE));
+        limit_memory(true);
+        while (SLABS && taken < MANY && (others[taken] = slabs_take(&slabs)))
+            memset(others[taken++], 255, SIZE);
+        assert_true(taken < MANY);
         for (size_t i = 0; i < MANY; i += 1 + round) {
             objects[i] = slabs_wake(&slabs);
             for (size_t j = 0; objects[i] && j < SIZE; j++)
                 assert_int_equal(objects[i][j], 0);
             memset(objects[i], (int)(i % 251) + 1, SIZE);
         }
-        assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+        limit_memory(false);
         for (size_t i = 0; i < MANY; i++) {
             check(i);
             slabs_give(&slabs, objects[i]);
         }
-        for (size_t i = 0; i < 40; i++)
-            slabs_give(&slabs, others[i]);
+        while (taken)
+            slabs_give(&slabs, others[--taken]);
     }
     slabs_free(&slabs);
+}
+
+/* ---- anything, in any order ---- */
+enum { MODEL_MOST = 9000, PHASES = 5, KINDS = 4 };
+
+/* What is likely in a phase, in percent: to take, to give, to rest, and what is left: to wake. */
+static const unsigned likely[PHASES][KINDS - 1] = {
+    {25, 25, 25}, {55, 15, 15}, {45, 5, 45}, {5, 45, 5}, {5, 5, 20}};
+
+static struct {
+    struct slabs slabs;
+    uint8_t *objects[MODEL_MOST], tags[MODEL_MOST];
+    size_t count, resting, places; /* places: of a slab */
+    bool limited;
+} model;
+
+static unsigned below(unsigned n)
+{
+    static uint32_t state = 1;
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % n;
+}
+
+static void model_add(uint8_t *object)
+{
+    for (size_t i = 0; i < model.slabs.size; i++)
+        if (object[i])
+            fail_msg("byte %zu of an object is not 0", i);
+    uint8_t tag = (uint8_t)(1 + below(255));
+    memset(object, tag, model.slabs.size);
+    if (SLABS && !below(64)) /* may be refused; of locked memory the kernel takes no pages */
+        (void)mlock((void *)((uintptr_t)object & ~(uintptr_t)(SLABS_SIZE - 1)), SLABS_SIZE);
+    model.objects[model.count] = object;
+    model.tags[model.count++] = tag;
+}
+
+static uint8_t *model_remove(void)
+{
+    size_t i = below((unsigned)model.count);
+    uint8_t *object = model.objects[i];
+
+    for (size_t j = 0; j < model.slabs.size; j++)
+        if (object[j] != model.tags[i])
+            fail_msg("byte %zu of an object was changed", j);
+    model.objects[i] = model.objects[--model.count];
+    model.tags[i] = model.tags[model.count];
+    return object;
+}
+
+static void model_take(void)
+{
+    struct slabs *slabs = &model.slabs;
+    bool room = slabs->places > slabs->kept;
+    size_t before = slabs->count;
+
+    if (model.count + model.resting == MODEL_MOST || model.count + model.resting > 6 * model.places)
+        return;
+    uint8_t *object = slabs_take(slabs);
+    assert_true(object || (model.limited && !room));
+    if (SLABS)
+        assert_int_equal(slabs->count, before + (object && !room));
+    if (object)
+        model_add(object);
+}
+
+static void model_step(const unsigned *phase)
+{
+    unsigned draw = below(100);
+
+    if (draw < phase[0]) {
+        model_take();
+    } else if (draw < phase[0] + phase[1]) {
+        if (model.count)
+            slabs_give(&model.slabs, model_remove());
+    } else if (draw < phase[0] + phase[1] + phase[2]) {
+        if (!model.count)
+            return;
+        slabs_rest(&model.slabs, model_remove());
+        model.resting++;
+    } else if (model.resting) {
+        model_add(slabs_wake(&model.slabs));
+        model.resting--;
+    }
+}
+
+static void model_check(void)
+{
+    const struct slabs *slabs = &model.slabs;
+    size_t needed = (model.count + model.resting + model.places - 1) / model.places;
+
+    assert_int_equal(slabs->kept, model.resting);
+    assert_int_equal(slabs->places + model.count, slabs->count * model.places);
+    assert_true(slabs->places >= slabs->kept);
+    /* more than are needed only where objects lie scattered */
+    assert_true(!slabs->empty_count || slabs->count <= needed + 1);
+}
+
+static void what_is_taken_given_rested_and_woken_in_any_order_is_as_it_was_left(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {24, 296, 1992, 6552, 8192};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        model.slabs = slabs_of(sizes[i]);
+        model.places = (SLABS_SIZE - 64) / sizes[i];
+        const unsigned *phase = likely[0];
+        for (size_t step = 0; step < 8000 + 40 * model.places; step++) {
+            if (step % (2 * model.places) == 0)
+                phase = likely[below(PHASES)];
+            if (SLABS && !below(300))
+                limit_memory(model.limited = !model.limited);
+            model_step(phase);
+            if (SLABS)
+                model_check();
+        }
+        limit_memory(model.limited = false);
+        for (; model.resting; model.resting--)
+            slabs_give(&model.slabs, slabs_wake(&model.slabs));
+        while (model.count)
+            slabs_give(&model.slabs, model_remove());
+        slabs_free(&model.slabs);
+        assert_int_equal(model.slabs.count, 0);
+    }
 }
 
 #ifndef __SANITIZE_ADDRESS__
@@ -156,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_zeroed_objects_that_do_not_overlap),
         cmocka_unit_test(one_that_rests_has_a_place_whatever_is_taken_meanwhile),
+        cmocka_unit_test(what_is_taken_given_rested_and_woken_in_any_order_is_as_it_was_left),
 #ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(gives_slabs_back_that_are_free_but_the_last),
         cmocka_unit_test(takes_what_was_given_back_before_a_new_slab),
