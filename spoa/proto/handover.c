@@ -83,13 +83,12 @@ static void put_bool(struct writer *w, const char *key, bool value)
 
 static void put_address(struct writer *w, const char *key, struct address value)
 {
-    char text[INET6_ADDRSTRLEN];
-    if (value.family == 4) {
-        put_key(w, key);
-        writer_ip4(w, value.bytes);
-    } else if (value.family == 6) {
-        put_text(w, key, slice_text(inet_ntop(AF_INET6, value.bytes, text, sizeof text)));
-    }
+    uint8_t memory[INET6_ADDRSTRLEN];
+    struct writer text = writer_of(memory, sizeof memory);
+
+    address_write(&text, &value);
+    if (text.len)
+        put_text(w, key, writer_slice(&text));
 }
 
 static struct writer behind(const struct writer *w)

@@ -196,14 +196,13 @@ static bool look_up(struct egress *e, struct slice space, struct slice name, enu
 /* The record under `addr:ADDRESS` says whose address it is. Its text goes with the next look-up. */
 static bool check_source(struct egress *e)
 {
-    char text[INET6_ADDRSTRLEN];
     uint8_t name[INET6_ADDRSTRLEN + 8];
     struct writer w = writer_of(name, sizeof name);
     struct address from = cidr_unmapped(&e->request->source);
     enum lookup lookup = LOOKUP_ABSENT;
     if (from.family) {
         writer_text(&w, "addr:");
-        writer_text(&w, inet_ntop(from.family == 4 ? AF_INET : AF_INET6, from.bytes, text, sizeof text));
+        address_write(&w, &from);
         if (!look_up(e, nothing, writer_slice(&w), &lookup))
             return false;
     }

@@ -13,20 +13,11 @@ bool audit_wanted(const struct verdict *v, int which)
     return admitted && (which == SETTINGS_AUDIT_ALL || (which == SETTINGS_AUDIT_UPGRADES && v->upgrade));
 }
 
-static void put_address(struct writer *w, const struct address *addr)
-{
-    char text[INET6_ADDRSTRLEN];
-    if (addr->family == 4)
-        writer_ip4(w, addr->bytes);
-    else
-        writer_text(w, inet_ntop(AF_INET6, addr->bytes, text, sizeof text));
-}
-
 static struct slice address_text(const struct address *addr, struct writer w)
 {
     if (!addr->family)
         return slice_text(NULL);
-    put_address(&w, addr);
+    address_write(&w, addr);
     return writer_slice(&w);
 }
 
@@ -36,7 +27,7 @@ static struct slice endpoint_text(const struct address *addr, int64_t port, stru
     if (!addr->family)
         return slice_text(NULL);
     writer_text(&w, addr->family == 4 ? "" : "[");
-    put_address(&w, addr);
+    address_write(&w, addr);
     writer_text(&w, addr->family == 4 ? ":" : "]:");
     writer_decimal(&w, (uint64_t)port);
     return writer_slice(&w);
