@@ -205,7 +205,7 @@ static void one_that_waits_no_more_is_passed_over(void **state)
     close_world(&w);
 }
 
-/* There is no memory to go: it ends instead, and with it its move. */
+/* It ends instead of going, and with it its move. */
 static void one_that_is_dropped_when_it_is_to_go_makes_room_for_the_next(void **state)
 {
     (void)state;
