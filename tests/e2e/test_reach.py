@@ -7,7 +7,7 @@ import json
 
 import pytest
 from cell import ALL_SYSTEMS, until
-from client import WEBSOCKET, Http1
+from client import WEBSOCKET, Http1, Http2
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, route
 
 DOMAINS = {"opencomputer": ["oc.test"], "e2b": ["e2b.test"]}
@@ -161,3 +161,43 @@ def test_a_tunnel_that_named_the_workers_own_port_follows_the_sandbox(tunnels):
     upstream = second.serve()
     until(lambda: tunnels.redials("moved") > before)  # until then what the client says goes to the first, which still serves
     pass_both_ways(client, upstream)
+
+
+# ---- what a system keeps for the sandbox's host, and what is never public ----
+
+WITHHELD = ["init", "freeze", "unfreeze", "fsfreeze", "fsthaw", "collapse", "upgrade"]
+SPELLINGS = ["//init", "/./init", "/x/../init", "/%69nit", "/init/", "/init;x=1", "/x%2f..%2finit", "/init?a=b"]
+NO_ROUTE = (404, "no_route")
+
+
+@pytest.mark.parametrize("kind", [Http1, Http2])
+def test_what_is_the_hosts_is_served_to_nobody(cell, worker, kind):
+    before = len(worker.requests)
+    with kind(cell.http if kind is Http1 else cell.https) as client:
+
+        def status(method, path, headers, host):
+            response = client.request(method, path, [cell.bearer(), *headers], host=host)
+            return response.status, json.loads(response.body or b"{}").get("error")
+
+        for path in [f"/{word}" for word in WITHHELD] + SPELLINGS:
+            for method in "POST", "GET":
+                assert status(method, path, [], "49983-sb-1.e2b.test") == NO_ROUTE, path
+                assert status(method, path, [("E2b-Sandbox-Id", "sb-1")], "cell.test") == NO_ROUTE, path
+                assert status(method, f"/v1/sandboxes/sb-1/proxy/49983{path}", [], "cell.test") == NO_ROUTE, path
+        assert len(worker.requests) == before
+        assert status("POST", "/initial", [], "49983-sb-1.e2b.test")[0] == status("POST", "/upgrade", [], "5173-sb-1.e2b.test")[0] == 200
+
+
+def test_a_terminal_is_never_public(cells, origins):
+    """Daytona's proxy wants a token at these ports, whatever the sandbox is."""
+    app, secret = origins(answer=answer), "of-the-preview"
+    record = {"ports": {port: app.url for port in ("2280", "22222", "33333", "3000")}}
+    tokens = [{"kind": "static", "sources": ["X-Daytona-Preview-Token"], "public": True}]
+    cell = cells(sandboxes={"sb-1": record, "sb-2": record | {"access": digest(secret)}}, config={"systems": ["daytona"], "domains": {"daytona": ["day.test"]}, "tokens": tokens})
+    assert ask(cell, "GET", "/", host="3000-sb-1.day.test")[0] == 200
+    assert ask(cell, "GET", "/", ("X-Daytona-Preview-Token", secret), host="3000-sb-2.day.test")[0] == 200
+    before = len(app.requests)
+    for port in "2280", "22222", "33333":
+        assert ask(cell, "GET", "/", host=f"{port}-sb-1.day.test") == NOT_GRANTED
+        assert ask(cell, "GET", "/", ("X-Daytona-Preview-Token", secret), host=f"{port}-sb-2.day.test") == NOT_GRANTED
+    assert len(app.requests) == before

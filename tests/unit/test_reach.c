@@ -310,10 +310,86 @@ static void every_cell_of_the_page_is_so(void **state)
     assert_true(pairs > 25 && tried > 800);
 }
 
+/* ---- what a system keeps for the sandbox's host ---- */
+
+static const char *ask_line(const struct decide_view *view, const char *line, const char *header)
+{
+    static uint8_t memory[4096];
+    static struct header_line lines[2];
+    struct request request;
+    struct verdict verdict;
+    struct fail why;
+    size_t count = 1;
+    struct writer text = writer_of(memory, sizeof memory), scratch = writer_of(w.scratch, sizeof w.scratch);
+    assert_true(header_line_parse(slice_text(credential("pod", NEED_ALL)), &lines[0]));
+    if (header)
+        assert_true(header_line_parse(slice_text(header), &lines[count++]));
+    assert_true(request_from_text(slice_text(line), lines, count, &text, &request, &why));
+    decide(view, &request, &scratch, &verdict);
+    return verdict.refusal == REFUSAL_NONE ? "served" : refusal_info(verdict.refusal)->code;
+}
+
+static void expect_line(unsigned systems, const char *method, const char *before, const char *path,
+                        const char *header, const char *want)
+{
+    char line[256];
+    const struct management management = {
+        .ports = {{{49983, 49983}}, 1}, .serves = SERVES_MANAGEMENT, .systems = systems};
+    const struct decide_view view = {.routes = w.routes,
+                                     .management = &management,
+                                     .tokens = w.tokens,
+                                     .cache = w.cache,
+                                     .now = NOW,
+                                     .allowed = allowed,
+                                     .find = find,
+                                     .resolve = resolve_name};
+    snprintf(line, sizeof line, "%s %s%s", method, before, path);
+    const char *got = ask_line(&view, line, header);
+    if (strcmp(got, want) != 0)
+        fail_msg("%s %s: %s, not %s", line, header ? header : "", got, want);
+}
+
+/* envd's endpoints for its host want no token: whoever may run commands could freeze, replace or join the sandbox. */
+static void what_is_the_hosts_is_served_to_nobody(void **state)
+{
+    static const char *const withheld[] = {"init",   "freeze",   "unfreeze", "fsfreeze",
+                                           "fsthaw", "collapse", "upgrade"};
+    static const char *const spellings[] = {"/init",       "//init",      "/./init",        "/x/../init",
+                                            "/%69nit",     "/init/",      "/init//",        "/init/.",
+                                            "/init;x=1",   "/init%3Bx",   "/x%2f..%2finit", "/x%2F../init",
+                                            "/%2e%2finit", "/\\init",     "/%5cinit",       "/x/y/../../init",
+                                            "/init/x/..",  "/init?path=", "/a;/../init",    "/init%2f"};
+    static const char *const served[] = {"/initial", "/files?path=/init", "/health", "/x-init",
+                                         "/process.Process/Start"};
+    static const char *const methods[] = {"GET", "POST", "PUT", "OPTIONS", "QUERY"};
+    const unsigned all[] = {0, SYSTEM_BIT(SYSTEM_E2B), SYSTEMS_ALL};
+    char path[64];
+    (void)state;
+    for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
+        for (size_t i = 0; i < sizeof withheld / sizeof *withheld; i++) {
+            snprintf(path, sizeof path, "/%s", withheld[i]);
+            for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+                expect_line(all[s], methods[m], "http://49983-pod.e2b.io", path, NULL, "no_route");
+                expect_line(all[s], methods[m], "http://h", path, "E2b-Sandbox-Id: pod", "no_route");
+            }
+            expect_line(all[s], "POST", "http://h/sandboxes/pod/proxy/49983", path, NULL, "no_route");
+            expect_line(all[s], "POST", "http://h", path, "OpenSandbox-Ingress-To: pod-49983", "no_route");
+            expect_line(all[s], "POST", "http://3000-pod.e2b.io", path, NULL, "served");
+        }
+        for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+            expect_line(all[s], "POST", "http://49983-pod.e2b.io", spellings[i], NULL, "no_route");
+        for (size_t i = 0; i < sizeof served / sizeof *served; i++)
+            expect_line(all[s], "POST", "http://49983-pod.e2b.io", served[i], NULL, "served");
+    }
+    expect_line(SYSTEM_BIT(SYSTEM_DAYTONA), "POST", "http://h/sandboxes/pod/proxy/49983", "/init", NULL,
+                "served");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_cell_of_the_page_is_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_the_hosts_is_served_to_nobody, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -677,8 +677,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
 {
     static decide_step *const steps[] = {check_request,    check_removed,    check_upgrade, find_route,
                                          read_captures,    answer_preflight, check_token,   check_origin,
-                                         turn_into_cookie, find_record,      check_state,   decide_worker,
-                                         decide_path,      decide_headers};
+                                         turn_into_cookie, find_record,      check_state,   decide_path,
+                                         decide_worker,    decide_headers};
     struct decision d;
     d.view = view;
     d.request = request;

@@ -46,6 +46,6 @@ void decide_handover(struct decision *d);
 /* The same of a request out of a mux, which passes by the relay only: what it needs to hear when that may not go on. */
 void decide_mux_ticket(struct decision *d);
 /* decide_target.c: what the worker gets. */
-decide_step decide_worker, decide_path, decide_headers;
+decide_step decide_path, decide_worker, decide_headers;
 
 #endif

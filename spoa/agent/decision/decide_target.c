@@ -2,6 +2,8 @@
 /* decide_target: the end of a decision: which worker, and what it gets. */
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/decision/destination.h"
+#include "spoa/agent/model/system.h"
+#include "spoa/agent/route/path.h"
 #include "spoa/agent/token/static.h"
 #include "spoa/proto/http.h"
 
@@ -77,6 +79,29 @@ static bool to_service(struct decision *d)
     return true;
 }
 
+/* Whether software of the system may be what listens there. to NULL: the relay asks for the address later. A route without a
+ * port means the worker's own, of which nothing but the configuration says what it runs. */
+static bool may_be_of(const struct decision *d, enum system system, const struct destination *to)
+{
+    const struct management *m = d->view->management;
+    uint16_t port = profile_of(system)->withheld.port;
+    unsigned systems = m ? m->systems : 0;
+    bool foreign = d->route->system != SYSTEM_NONE && d->route->system != system;
+    if (!port || (systems && !(systems & SYSTEM_BIT(system))))
+        return false;
+    return d->port == port || (to && to->port == port) ||
+           (!d->port && systems && !foreign && (!to || (to->own && to->management)));
+}
+
+static bool is_served(struct decision *d, const struct destination *to)
+{
+    for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++)
+        if (may_be_of(d, s, to) && path_names(d->verdict->path, profile_of(s)->withheld.segments))
+            return decide_deny(d, REFUSAL_no_route, "worker",
+                               "this endpoint is for the sandbox's host alone, whoever asks");
+    return true;
+}
+
 bool decide_worker(struct decision *d)
 {
     struct verdict *v = d->verdict;
@@ -84,13 +109,13 @@ bool decide_worker(struct decision *d)
         return to_service(d);
     struct destination to;
     if (v->kind == VERDICT_RELAY) /* the relay waits for a worker, and asks again when there is one */
-        return true;
+        return d->route->mux || is_served(d, NULL);
     enum destination_result result = destination_choose(d->view, &d->record, d->port, &to);
     if (result == DESTINATION_FOUND || result == DESTINATION_UNRESOLVED)
         set_host(d, &to);
     if (result != DESTINATION_FOUND)
-        return no_worker(d, result);
-    if (!may_reach(d, &to))
+        return no_worker(d, result) && is_served(d, &to);
+    if (!may_reach(d, &to) || !is_served(d, &to))
         return false;
     d->headers = to.headers;
     d->follows = to.own;

@@ -31,13 +31,12 @@ static bool ports_of(unsigned systems, struct port_list *ports, struct fail *why
 
 bool management_read(const struct settings *s, struct management *management, struct fail *why)
 {
-    unsigned systems;
     struct fail what;
     *management = (struct management){.serves = s->serves ? SERVES_APPLICATION : SERVES_MANAGEMENT};
-    if (!systems_read(s->doc, s->systems, &systems, why))
+    if (!systems_read(s->doc, s->systems, &management->systems, why))
         return false;
     if (!s->management_ports)
-        return ports_of(systems, &management->ports, why);
+        return ports_of(management->systems, &management->ports, why);
     return management_ports(slice_text(s->management_ports), &management->ports, &what) ||
            json_fail(s->doc, json_member(json_root(s->doc), "management_ports"), why, "management_ports: %s",
                      what.text);

@@ -16,6 +16,7 @@ enum serves { SERVES_UNSAID, SERVES_MANAGEMENT, SERVES_APPLICATION };
 struct management {
     struct port_list ports; /* of sandboxes with an address of their own */
     enum serves serves;     /* a worker with a port of its own; never UNSAID */
+    unsigned systems;       /* that are on; 0: none is named, so that a sandbox may run any of them */
 };
 
 /* False and *why with the position. */

@@ -20,7 +20,7 @@ static const char *const paths[] = {
     NULL};
 
 const struct profile profile_daytona = {
-    .ports = "2280",
+    .ports = "2280,22222,33333", /* the toolbox, the web terminal, recordings: never public */
     .forms = {"daytona", "daytona-signed"},
     .sources = {"X-Daytona-Preview-Token", "DAYTONA_SANDBOX_AUTH_KEY", "label"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_PATHS] = paths},

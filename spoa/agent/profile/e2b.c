@@ -22,6 +22,7 @@ static const char *const headers[] = {
 
 const struct profile profile_e2b = {
     .ports = "49983",
+    .withheld = {49983, {"init", "freeze", "unfreeze", "fsfreeze", "fsthaw", "collapse", "upgrade"}},
     .forms = {"e2b"},
     .sources = {"e2b-traffic-access-token"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_HEADERS] = headers},

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* X(NAME, variable, word in `systems`): in this order their routes of one stage are tried. */
 #define PROFILES(X)                               \
@@ -32,11 +33,17 @@ enum system {
  * application in a sandbox may have is taken for one of ours. Then headers, which a client sends on purpose. Then paths. */
 enum profile_stage { PROFILE_HOSTS, PROFILE_HEADERS, PROFILE_PATHS, PROFILE_STAGES };
 
-enum { PROFILE_FORMS = 4, PROFILE_SOURCES = 4 };
+enum { PROFILE_FORMS = 4, PROFILE_SOURCES = 4, PROFILE_WITHHELD = 8 };
 
 struct profile {
     /* Where its software in a sandbox is managed, as `ports` of a route; NULL: nowhere. */
     const char *ports;
+    /* Endpoints by which its host alone manages the sandbox, without a credential: no client is served a path with one of
+     * these segments at that port. Port 0: there are none; NULL after the last segment. */
+    struct {
+        uint16_t port;
+        const char *const segments[PROFILE_WITHHELD];
+    } withheld;
     /* Forms of hosts that domains belong to, the keys of `domains`; NULL behind the last. */
     const char *const forms[PROFILE_FORMS];
     /* Credentials that its clients alone bring, as docs/tokens.md names them; NULL behind the last. */

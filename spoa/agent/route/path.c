@@ -145,6 +145,22 @@ bool path_climbs(struct slice tail)
     return is_ambiguous(tail) || ascent_of(tail, false) == CLIMBS;
 }
 
+bool path_names(struct slice path, const char *const *words)
+{
+    for (size_t start = 0, i; start < path.len; start = i) {
+        size_t separator = 0;
+        for (i = start; i < path.len && !(separator = separator_at(path, i, true));)
+            i++;
+        struct slice segment = slice_sub(path, start, i - start);
+        segment = slice_sub(segment, 0, parameters_at(segment));
+        for (size_t n = 0; segment.len && words[n]; n++)
+            if (path_segment_is(segment, slice_text(words[n])))
+                return true;
+        i += separator;
+    }
+    return false;
+}
+
 void path_decode(struct slice s, struct writer *w)
 {
     for (size_t i = 0; i < s.len;)

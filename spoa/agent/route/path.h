@@ -23,6 +23,10 @@ bool path_segment_dots(struct slice segment);
  * goes up at all and has several kinds of these is taken to climb: too many ways to read it. */
 bool path_climbs(struct slice tail);
 
+/* Whether one of a NULL-terminated list of words, of unreserved characters, is a segment of the path in any way that a worker
+ * may read it: as path_climbs, wherever dot segments lead. */
+bool path_names(struct slice path, const char *const *words);
+
 /* Copies s with unreserved characters percent-decoded; it never gets longer. */
 void path_decode(struct slice s, struct writer *w);
 
