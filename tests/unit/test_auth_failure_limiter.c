@@ -163,6 +163,26 @@ static void sorts_are_counted_apart(void **state)
     auth_failure_limiter_free(limiter);
 }
 
+static void a_good_credential_passes_however_many_wrong_ones_came(void **state)
+{
+    struct auth_failure_limiter *limiter = auth_failure_limiter_new();
+    const char *why = "its signature is wrong";
+    const enum refusal wrong = REFUSAL_token_invalid;
+    (void)state;
+    assert_int_equal(auth_failure_limiter_judge(limiter, &one, AUTH_FAILURE_TOKEN, NOW, 1, wrong, &why),
+                     wrong);
+    assert_string_equal(why, "its signature is wrong");
+    assert_int_equal(auth_failure_limiter_judge(limiter, &one, AUTH_FAILURE_TOKEN, NOW, 1, wrong, &why),
+                     REFUSAL_too_many_requests);
+    assert_string_not_equal(why, "its signature is wrong");
+    static const enum refusal others[] = {REFUSAL_NONE, REFUSAL_token_expired, REFUSAL_agent_unavailable};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(
+            auth_failure_limiter_judge(limiter, &one, AUTH_FAILURE_TOKEN, NOW, 1, others[i], &why),
+            others[i]);
+    auth_failure_limiter_free(limiter);
+}
+
 static void what_was_right_is_known_and_nothing_else(void **state)
 {
     struct auth_failure_limiter *limiter = auth_failure_limiter_new();
@@ -198,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_network_of_ipv6_counts_as_one),
         cmocka_unit_test(ipv4_addresses_on_an_ipv6_socket_are_not_one_network),
         cmocka_unit_test(sorts_are_counted_apart),
+        cmocka_unit_test(a_good_credential_passes_however_many_wrong_ones_came),
         cmocka_unit_test(what_was_right_is_known_and_nothing_else),
         cmocka_unit_test(without_counters_there_is_always_one_left),
     };

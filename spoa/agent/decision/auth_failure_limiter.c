@@ -112,6 +112,24 @@ void auth_failure_limiter_count(struct auth_failure_limiter *limiter, const stru
         count_tag(limiter, tag_of(limiter, &own, SITE_V6, sort, now), now);
 }
 
+enum refusal auth_failure_limiter_refuses(const char **why)
+{
+    *why = "too many wrong credentials came from this address within a second";
+    return REFUSAL_too_many_requests;
+}
+
+enum refusal auth_failure_limiter_judge(struct auth_failure_limiter *limiter, const struct address *from,
+                                        enum auth_failure sort, int64_t now, int64_t most,
+                                        enum refusal refusal, const char **why)
+{
+    if (refusal != REFUSAL_token_invalid)
+        return refusal;
+    if (!auth_failure_limiter_allows(limiter, from, sort, now, most))
+        return auth_failure_limiter_refuses(why);
+    auth_failure_limiter_count(limiter, from, sort, now);
+    return refusal;
+}
+
 /* One number for all parts, never 0. */
 static uint64_t hash_of(const struct auth_failure_limiter *limiter, const struct slice *parts, size_t count)
 {

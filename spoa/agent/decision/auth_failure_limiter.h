@@ -20,6 +20,7 @@
 
 #include "spoa/base/address.h"
 #include "spoa/base/slice.h"
+#include "spoa/proto/refusal.h"
 
 struct auth_failure_limiter;
 
@@ -35,6 +36,16 @@ bool auth_failure_limiter_allows(struct auth_failure_limiter *limiter, const str
                                  enum auth_failure sort, int64_t now, int64_t most);
 void auth_failure_limiter_count(struct auth_failure_limiter *limiter, const struct address *from,
                                 enum auth_failure sort, int64_t now);
+
+/* Returns too_many_requests and sets *why. What is not looked at must not be told from what is wrong by anything but the
+ * address it comes from, so there is one text for both. */
+enum refusal auth_failure_limiter_refuses(const char **why);
+/* Returns what to answer to a credential whose check ended with `refusal`: the same, unless the credential is wrong and its
+ * address had brought too many wrong ones. Counts a wrong one. A good credential is never refused for what others behind its
+ * address did: whoever takes credentials (decide.c, egress.c) asks this after the check, never before. */
+enum refusal auth_failure_limiter_judge(struct auth_failure_limiter *limiter, const struct address *from,
+                                        enum auth_failure sort, int64_t now, int64_t most,
+                                        enum refusal refusal, const char **why);
 
 /* Of a credential and the sandbox that it was right for, in up to AUTH_FAILURE_LIMITER_PARTS parts. 4,096 are kept,
  * others are forgotten. */

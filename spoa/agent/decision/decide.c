@@ -321,25 +321,13 @@ static enum refusal check_secret(struct decision *d, const char **why)
     return token_admits_secret(&d->grant, whole ? &record : NULL, why);
 }
 
-/* What is not looked at must not be told from what is wrong by anything but the address it comes from. */
-static enum refusal too_many(const char **why)
-{
-    *why = "too many wrong credentials came from this address within a second";
-    return REFUSAL_too_many_requests;
-}
-
-/* Counts what is wrong, and says otherwise of it once there is too much of it. */
 static enum refusal judge_credential(struct decision *d, enum refusal refusal, const char **why)
 {
     enum auth_failure sort = can_be_guessed(d) ? AUTH_FAILURE_SECRET : AUTH_FAILURE_TOKEN;
     if (refusal == REFUSAL_NONE && sort == AUTH_FAILURE_SECRET)
         remember(d);
-    if (refusal != REFUSAL_token_invalid)
-        return refusal;
-    if (!may_fail(d, sort))
-        return too_many(why);
-    auth_failure_limiter_count(d->view->limiter, &d->request->source, sort, d->view->now);
-    return refusal;
+    return auth_failure_limiter_judge(d->view->limiter, &d->request->source, sort, d->view->now,
+                                      d->view->auth_failures_most, refusal, why);
 }
 
 static enum refusal check_text(struct decision *d, const char **why)
@@ -348,13 +336,13 @@ static enum refusal check_text(struct decision *d, const char **why)
     d->grant = (struct grant){.kind = NULL};
     bool short_one = d->carried.credential.source == SOURCE_SIGNATURE;
     if (short_one && !may_fail(d, AUTH_FAILURE_SECRET) && !was_right(d))
-        return too_many(why);
+        return auth_failure_limiter_refuses(why);
     enum refusal refusal =
         token_check(view->tokens, &d->carried.credential, view->now, view->cache, &d->grant, why);
     if (refusal != REFUSAL_NONE || !token_needs_secret(&d->grant))
         return refusal;
     if (has_credential(d) && !may_fail(d, AUTH_FAILURE_SECRET) && !was_right(d))
-        return too_many(why);
+        return auth_failure_limiter_refuses(why);
     return check_secret(d, why);
 }
 

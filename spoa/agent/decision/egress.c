@@ -146,29 +146,15 @@ static enum refusal check_grant(struct egress *e, struct slice token, const char
     return refusal;
 }
 
-/* Too many wrong tokens from an address are not looked at any more. Sandboxes may share one: what is known to be good passes
- * all the same, as if nobody had guessed. */
-static bool may_try(const struct egress *e, struct slice token)
-{
-    const struct decide_view *view = e->view;
-    const struct credential credential = credential_bearer(token);
-    return auth_failure_limiter_allows(view->limiter, &e->request->source, AUTH_FAILURE_TOKEN, view->now,
-                                       view->auth_failures_most) ||
-           (view->tokens && token_is_known(view->tokens, &credential, view->now, view->cache));
-}
-
 static bool check_token(struct egress *e, struct slice token)
 {
     const struct decide_view *view = e->view;
-    const struct address *from = &e->request->source;
     const char *why = "there is no kind of tokens";
-    if (!may_try(e, token))
-        return egress_deny(e, REFUSAL_too_many_requests, "token",
-                           "too many wrong credentials came from this address within a second");
-    enum refusal refusal = check_grant(e, token, &why);
-    if (refusal == REFUSAL_token_invalid)
-        auth_failure_limiter_count(view->limiter, from, AUTH_FAILURE_TOKEN, view->now);
-    if (refusal == REFUSAL_agent_unavailable || refusal == REFUSAL_wrong_cell)
+    enum refusal refusal =
+        auth_failure_limiter_judge(view->limiter, &e->request->source, AUTH_FAILURE_TOKEN, view->now,
+                                   view->auth_failures_most, check_grant(e, token, &why), &why);
+    if (refusal == REFUSAL_agent_unavailable || refusal == REFUSAL_wrong_cell ||
+        refusal == REFUSAL_too_many_requests)
         return egress_deny(e, refusal, "token", why);
     if (refusal != REFUSAL_NONE)
         return egress_deny(e, REFUSAL_proxy_auth_required, "token", why);

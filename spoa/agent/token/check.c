@@ -89,16 +89,6 @@ static bool recall(const struct token_check *check, const struct tokens *tokens,
            may_come_here(check, grant);
 }
 
-bool token_is_known(const struct tokens *tokens, const struct credential *credential, int64_t now,
-                    struct token_cache *cache)
-{
-    struct token_check check = {.credential = credential, .now = now};
-    struct grant grant;
-    check.entries = tokens_entries(tokens, &check.count);
-    return credential->source != SOURCE_NONE && credential->token.len <= TOKEN_LIMIT &&
-           recall(&check, tokens, cache, &grant);
-}
-
 enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason)
 {

@@ -31,9 +31,6 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
                          struct token_cache *cache, struct grant *grant, const char **reason);
 /* Whether all that token_check will say of a credential that it found good is this grant, until the grant expires. */
 bool token_lasts(const struct credential *credential, const struct grant *grant);
-/* Whether token_check would find it good without a look at its signature: it did so a moment ago. */
-bool token_is_known(const struct tokens *tokens, const struct credential *credential, int64_t now,
-                    struct token_cache *cache);
 /* Whether what stands in Authorization there is one of ours: it has the key of an entry, whatever it grants and until
  * when, or a kind listens to Authorization there that knows its credentials by no form. */
 bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place,
