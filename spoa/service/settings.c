@@ -42,6 +42,9 @@ static bool check_addresses(const struct settings *s, struct fail *why)
     if (!net_is_unix(&s->agent.listen) && !s->agent.trust_tcp)
         return refuse_setting(s, "agent.listen", why,
                               "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
+    if (!net_is_unix(&s->agent.listen) && s->agent.haproxy_user)
+        return refuse_setting(s, "agent.haproxy_user", why,
+                              "cannot be checked on TCP: let agent.listen be a Unix socket, or leave it out");
     if (!is_local(&s->agent.admin))
         return refuse_setting(s, "agent.admin", why, "must be a loopback address or a Unix socket");
     if (!is_local(&s->relay.admin))

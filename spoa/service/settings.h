@@ -25,9 +25,10 @@ struct settings_agent {
     struct net_address listen, relay_listen, admin, control, monitor; /* monitor.len 0: none */
     char *monitor_token_file;                                         /* NULL: its metrics are everybody's */
     bool trust_tcp;
-    char *relay_user; /* the account of the relay; NULL: the agent's own */
-    int64_t threads;  /* never 0: the processors were counted */
-    int64_t lookup;   /* what a look-up that the cache cannot answer may take */
+    char *haproxy_user; /* HAProxy's account; NULL: `haproxy` if there is one, or else the agent's own */
+    char *relay_user;   /* the account of the relay; NULL: the agent's own */
+    int64_t threads;    /* never 0: the processors were counted */
+    int64_t lookup;     /* what a look-up that the cache cannot answer may take */
     int64_t max_subscriptions;
     int64_t auth_failures; /* wrong credentials a second of one address; 0: any number */
     int64_t drain;

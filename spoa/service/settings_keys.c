@@ -129,12 +129,15 @@ static const struct option keys[] = {
      "for HAProxy's questions", ANY},
     {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",
      "`agent.listen` may be TCP: whoever reaches it counts as HAProxy", ANY},
+    {"agent.haproxy_user", OPTION_TEXT, AT(agent.haproxy_user), OPTION_NONE,
+     "HAProxy's account, by name or number: only it, root and the agent's own may ask on `listen`; not set: "
+     "`haproxy`, if there is one; not with TCP; read at start only",
+     RANGE(1, 32)},
     {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
      "for the relay's questions; a Unix socket", ANY},
     {"agent.relay_user", OPTION_TEXT, AT(agent.relay_user), OPTION_NONE,
-     "the relay's account: only it, root and the agent's own may ask on `relay_listen`, whose socket gets "
-     "its "
-     "group; read at start only",
+     "the relay's account, by name or number: only it, root and the agent's own may ask on `relay_listen`, "
+     "whose socket gets its group; read at start only",
      RANGE(1, 32)},
     {"agent.admin", OPTION_ADDRESS, AT(agent.admin), "127.0.0.1:9101",
      "metrics, health and views over HTTP; loopback or Unix socket", ANY},

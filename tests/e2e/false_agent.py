@@ -118,6 +118,10 @@ class FalseAgent:
                 pass
 
 
+OFFER = text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
+HELLO = frame(1, 0, 0, OFFER + text("capabilities") + typed("pipelining") + text("engine-id") + typed("test"))
+
+
 class FalseHaproxy:
     """Asks an agent on one connection, several questions at a time. It listens at a path, or on a port."""
 
@@ -127,8 +131,7 @@ class FalseHaproxy:
         self.socket.settimeout(20)
         self.socket.connect(("127.0.0.1", path) if at_port else str(path))
         self.stream = self.socket.makefile("rb")
-        offer = text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
-        self.socket.sendall(frame(1, 0, 0, offer + text("capabilities") + typed("pipelining") + text("engine-id") + typed("test")))
+        self.socket.sendall(HELLO)
         assert self.receive()[0] == 101
 
     message = "cell-route"

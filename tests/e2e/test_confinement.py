@@ -14,7 +14,7 @@ from cell import BIN, until
 
 SANITIZED = any(word in str(BIN) for word in ("/san-", "/cov/"))
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run the daemons as others")
-AGENT, RELAY, STRANGER = "daemon", "games", "nobody"  # accounts that Debian has
+AGENT, RELAY, STRANGER, HAPROXY = "daemon", "games", "nobody", "haproxy"  # accounts that Debian and its HAProxy have
 
 
 def threads_of(pid):
@@ -38,10 +38,10 @@ def test_all_threads_are_confined_unless_the_operator_says_otherwise(cells, mode
 
 
 def as_user(name, *command, groups=()):
-    """The command line that runs as that account, in no group but its own and these."""
-    entry = pwd.getpwnam(name)
+    """The command line that runs as that account, a name or a number, in no group but its own and these."""
+    uid, gid = (name, name) if name.isdigit() else pwd.getpwnam(name)[2:4]
     others = ["--groups", ",".join(str(pwd.getpwnam(group).pw_gid) for group in groups)] if groups else ["--clear-groups"]
-    return ["setpriv", "--reuid", str(entry.pw_uid), "--regid", str(entry.pw_gid), *others, *[str(c) for c in command]]
+    return ["setpriv", "--reuid", str(uid), "--regid", str(gid), *others, *[str(c) for c in command]]
 
 
 class Agent:
@@ -109,21 +109,52 @@ def test_only_the_relays_account_may_ask_for_what_records_hold(agent):
 
 
 @as_root
+@pytest.mark.parametrize("says", [{}, {"haproxy_user": HAPROXY}, {"haproxy_user": "number"}], ids=["by default", "by name", "by number"])
+def test_each_account_gets_an_answer_on_its_own_socket_alone(agent, says):
+    """All share the agent's group, as those of a pod do, so the socket's file lets each of them in."""
+    number = str(pwd.getpwnam(HAPROXY).pw_uid)
+    it = agent(groups=[RELAY], relay_user=RELAY, **{key: number if value == "number" else value for key, value in says.items()})
+    assert it.started(), it.log.read_text()
+    may = {"listen": {"root", AGENT, HAPROXY}, "relay_listen": {"root", AGENT, RELAY}}
+    for listener, accounts in may.items():
+        (it.folder / listener).chmod(0o666)
+        answered = {user for user in ("root", AGENT, HAPROXY, RELAY, STRANGER) if it.answers(user, listener, groups=[AGENT, RELAY])}
+        assert answered == accounts, listener
+    uid = pwd.getpwnam(RELAY).pw_uid
+    said = [line for line in it.log.read_text().splitlines() if "may not connect" in line]
+    assert any("agent.listen" in line and f"uid={uid}" in line for line in said), said
+    assert len(said) <= 2 * 2 * os.cpu_count()  # once in a while, of each thread and socket
+
+
+@as_root
+def test_the_groups_of_a_pod_do_not_let_its_relay_ask_as_haproxy(agent):
+    """An account without a line in /etc/passwd, as HAProxy's and the relay's are in an agent's container."""
+    it = agent(haproxy_user="10003")
+    assert it.started(), it.log.read_text()
+    (it.folder / "listen").chmod(0o660)
+    assert it.answers("10003", "listen", groups=[AGENT])
+    assert not it.answers("10002", "listen", groups=[AGENT])
+
+
+@as_root
 def test_without_it_the_group_that_haproxy_shares_is_not_enough(agent):
     it = agent()
     assert it.started(), it.log.read_text()
-    assert it.answers(STRANGER, "listen", groups=[AGENT])  # as HAProxy asks
-    assert not it.answers(STRANGER, "relay_listen", groups=[AGENT])
+    assert it.answers(HAPROXY, "listen", groups=[AGENT])
+    assert not it.answers(HAPROXY, "relay_listen", groups=[AGENT])
     assert it.answers(AGENT, "relay_listen")
 
 
 @as_root
 @pytest.mark.parametrize(
     "user,says",
-    [("cellgate-no-such", "agent.relay_user: there is no account cellgate-no-such"), (RELAY, "cannot give")],
+    [({"relay_user": "cellgate-no-such"}, "agent.relay_user: there is no account cellgate-no-such"), ({"relay_user": RELAY}, "cannot give"),
+     ({"haproxy_user": "cellgate-no-such"}, "agent.haproxy_user: there is no account cellgate-no-such"),
+     ({"haproxy_user": "nobody"}, "agent.haproxy_user: nobody is who the kernel names"),
+     ({"haproxy_user": HAPROXY, "listen": "127.0.0.1:0", "trust_tcp": True}, "agent.haproxy_user cannot be checked on TCP")],
 )
 def test_an_account_that_cannot_be_served_is_told_at_the_start(agent, user, says):
-    it = agent(relay_user=user)  # not in the relay's group
+    it = agent(**user)  # not in the relay's group
     assert not it.started()
     assert it.process.wait() == 1 and says in it.log.read_text()
 

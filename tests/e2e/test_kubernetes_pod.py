@@ -18,6 +18,7 @@ import yaml
 from cell import SANITIZED, SECRET, token, until
 from client import WEBSOCKET, Http1, head, request
 from direct import Peer, Worker
+from false_agent import HELLO
 from origin import Origin, respond
 from pod import KUBERNETES, Pod, has_namespaces, kustomize, network_of_its_own
 
@@ -205,6 +206,12 @@ def test_containers_start_in_any_order(pod, origin, worker):
         assert plain(port, "/tunnels", "10.1.2.3").status == 404
 
 
+def is_answered(container, name):
+    """Whether a process of that container's account gets an answer to what HAProxy says first on one of the agent's sockets."""
+    ask = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/cellgate/{name}'); s.sendall({HELLO!r})\ntry: print(len(s.recv(4)))\nexcept ConnectionError: print(0)"
+    return container.run(["/usr/bin/python3", "-c", ask]).stdout.strip() == "4"
+
+
 @scene
 def test_the_containers_have_nothing_that_they_do_not_need(pod, origin, worker):
     pod.start()
@@ -223,6 +230,9 @@ def test_the_containers_have_nothing_that_they_do_not_need(pod, origin, worker):
     assert pod.containers["agent"].run(["/usr/bin/test", "-r", "/etc/cellgate/k1"]).returncode == 0
     for container, place in ((relay, "/run/cellgate/x"), (haproxy, "/run/cellgate-relay/x"), (relay, "/etc/cellgate/x"), (relay, "/x")):
         assert container.run(["/usr/bin/touch", place]).returncode != 0, (container.name, place)
+    # all have one group, so the sockets' files let each of them connect
+    assert is_answered(haproxy, "agent.sock") and not is_answered(relay, "agent.sock")
+    assert is_answered(relay, "agent-relay.sock") and not is_answered(haproxy, "agent-relay.sock")
     # the agent's commands are the agent's
     assert relay.run(["/usr/bin/cellgate", "status", "--agent", "unix@/run/cellgate/agent.control.sock", "--relay", "unix@/run/cellgate-relay/control.sock"]).returncode == 1
     assert relay.run(["/usr/bin/cellgate", "tunnels", "--relay", "unix@/run/cellgate-relay/control.sock"]).returncode == 0
@@ -312,8 +322,9 @@ def test_in_a_controllers_pod_a_relay_that_was_taken_over_is_only_a_relay(name, 
         def connects(container, path):
             return container.run(["/usr/bin/python3", "-c", f"import socket; socket.socket(socket.AF_UNIX).connect('{path}')"]).returncode == 0
 
-        assert connects(relay, "/run/cellgate/agent-relay.sock") and connects(relay, "/run/cellgate-haproxy/worker-tls.sock")
-        assert connects(haproxy, "/run/cellgate/agent.sock") and connects(haproxy, "/run/cellgate-relay/relay.sock")
+        assert is_answered(relay, "agent-relay.sock") and connects(relay, "/run/cellgate-haproxy/worker-tls.sock")
+        assert is_answered(haproxy, "agent.sock") and connects(haproxy, "/run/cellgate-relay/relay.sock")
+        assert not is_answered(relay, "agent.sock") and not is_answered(haproxy, "agent-relay.sock")
         # and nothing else
         for path in ("/run/cellgate/agent.control.sock", "/run/cellgate-haproxy/stats.sock"):
             assert relay.run(["/usr/bin/test", "-S", path]).returncode == 0 and not connects(relay, path), path

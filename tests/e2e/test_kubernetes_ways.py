@@ -354,6 +354,7 @@ def test_each_container_has_an_account_of_its_own_and_all_have_one_group(name):
     agent = containers(name)["cellgate-agent"]
     entries = [line.split(":") for line in (KUBERNETES / f"ingress-{name}/passwd").read_text().splitlines()]
     assert {e[0]: (int(e[2]), int(e[3])) for e in entries}[words(agent)["agent.relay_user"]] == (10002, OWN_ACCOUNTS[name])
+    assert words(agent)["agent.haproxy_user"] == str(OWN_ACCOUNTS[name])
     assert any(m["mountPath"] == "/etc/passwd" and m["subPath"] == "passwd" for m in agent["volumeMounts"])
 
 

@@ -7,6 +7,9 @@
 
 #define TICKET_SUFFIX ".key"
 #define NAME_UNUSED   (10 * MINUTE)
+#define HAPROXY_USER  "agent.haproxy_user"
+#define HAPROXY_USUAL "haproxy" /* as packages of HAProxy call its account */
+#define RELAY_USER    "agent.relay_user"
 
 enum { TOKEN_CACHE_ENTRIES = 4096, TOKEN_STORE_ENTRIES = 16384, START_SECONDS = 10, NAMES_MOST = 100000 };
 
@@ -273,6 +276,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .relay_listener = a->relay_listener,
                                                         .share = &a->share,
                                                         .relay_share = &a->relay_share,
+                                                        .haproxy_user = a->haproxy_user,
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,
                                                         .token_store = a->tokens,
@@ -358,6 +362,22 @@ static void start_io(void *context)
     s->good = a->hosts && (a->renew || !settings->renew.redis);
 }
 
+/* Who may connect: the answers on the one socket hold the secrets of egress, those on the other what records hold. */
+static bool find_peers(struct agent *a, const struct settings_agent *settings, struct fail *why)
+{
+    if (!peer_user_find(HAPROXY_USER, settings->haproxy_user, HAPROXY_USUAL, &a->haproxy_user, why) ||
+        !peer_user_find(RELAY_USER, settings->relay_user, NULL, &a->relay_user, why))
+        return false;
+    a->haproxy_user.listener = "agent.listen";
+    a->haproxy_user.any = !net_is_unix(&settings->listen); /* agent.trust_tcp says so */
+    a->relay_user.listener = "agent.relay_listen";
+    if (a->relay_user.other && a->relay_user.uid == a->haproxy_user.uid)
+        log_write(a->options.log, LOG_WARN,
+                  "agent.relay_user and agent.haproxy_user are one account: the relay counts as HAProxy",
+                  LOG_U64("uid", a->relay_user.uid));
+    return true;
+}
+
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct snapshot_parts parts = {.policy = policy};
@@ -376,11 +396,11 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
         return fail(why, "out of memory");
     note_reload(a, true);
     const struct settings_agent *settings = &policy->settings->agent;
-    if (!relay_user_find(settings->relay_user, &a->relay_user, why))
+    if (!find_peers(a, settings, why))
         return false;
     a->listener = net_listen(&settings->listen, 0660, why);
     a->relay_listener =
-        a->listener < 0 ? -1 : relay_user_listen(&a->relay_user, &settings->relay_listen, why);
+        a->listener < 0 ? -1 : peer_user_listen(&a->relay_user, RELAY_USER, &settings->relay_listen, why);
     a->ticket_key = a->relay_listener < 0 ? NULL : load_ticket_key(settings, why);
     a->keys = !a->ticket_key ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
     if (!a->keys || !watch_keys(a, policy))

@@ -26,7 +26,7 @@ struct agent {
     struct key *ticket_key;
     struct token_store *tokens; /* that any decision thread has verified */
     struct pending_quota subscriptions;
-    struct relay_user relay_user;
+    struct peer_user haproxy_user, relay_user;
     struct decision_thread **decision_threads;
     _Atomic size_t decision_thread_count;
     _Atomic size_t drained; /* decision threads that are */

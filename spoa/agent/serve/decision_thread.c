@@ -342,11 +342,16 @@ void decision_thread_notify(struct decision_thread *d, struct slice key)
         loop_post(d->loop, &d->work);
 }
 
+static bool admit_haproxy(void *context, int fd)
+{
+    struct decision_thread *d = context;
+    return peer_user_admits(&d->options.haproxy_user, fd, &d->haproxy_refusals, d->options.log);
+}
+
 static bool admit_relay(void *context, int fd)
 {
-    const struct decision_thread *d = context;
-    struct net_peer peer;
-    return net_peer(fd, &peer) && relay_user_admits(&d->options.relay_user, &peer);
+    struct decision_thread *d = context;
+    return peer_user_admits(&d->options.relay_user, fd, &d->relay_refusals, d->options.log);
 }
 
 /* ---- what others ask of the thread ---- */
@@ -471,6 +476,7 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct server_handler handler = {.begin = on_haproxy_messages,
                                            .message = on_haproxy_message,
+                                           .admit = admit_haproxy,
                                            .closed = on_haproxy_closed,
                                            .context = d};
     const struct server_handler relay_handler = {

@@ -7,11 +7,11 @@
 #define CELLGATE_AGENT_SERVE_DECISION_THREAD_H
 
 #include "spoa/agent/serve/pending.h"
-#include "spoa/agent/serve/relay_user.h"
 #include "spoa/agent/serve/renew.h"
 #include "spoa/agent/serve/snapshot.h"
 #include "spoa/service/log.h"
 #include "spoa/service/metrics.h"
+#include "spoa/service/peer_user.h"
 #include "spoa/spop/server.h"
 
 struct decision_thread;
@@ -20,7 +20,7 @@ struct decision_thread_options {
     uint64_t waiter;                            /* its bit, as of directory/cache.h */
     int listener, relay_listener;               /* borrowed; shared by all decision threads */
     struct listener_share *share, *relay_share; /* borrowed, of these; may be NULL */
-    struct relay_user relay_user;               /* who may connect to relay_listener */
+    struct peer_user haproxy_user, relay_user;  /* who may connect to listener, and to relay_listener */
     size_t token_cache;                         /* entries */
     struct token_store *token_store;            /* borrowed, of all decision threads; NULL: none */
     /* borrowed, of all decision threads: what relays' subscriptions may take */

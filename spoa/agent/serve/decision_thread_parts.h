@@ -46,6 +46,7 @@ struct decision_thread {
     int64_t unix_now;        /* Unix seconds, never before the question arrived that is decided now */
     uint64_t left_logged;    /* the same of a header that HAProxy leaves */
     uint64_t refusal_logged; /* loop_clock: when it was logged last that a relay is refused; 0: never */
+    struct peer_refusals haproxy_refusals, relay_refusals; /* of connections */
 
     struct loop_task take, work, drain, stop;
     uint64_t grace;
