@@ -394,6 +394,8 @@ static void on_client_ended(void *owner, int error)
     io->client_ended = true;
     if (io->inside >= 0 && buffer_len(&io->client.in) == 0)
         end(io, EGRESS_DONE); /* without a word */
+    else if (!error && !io->connected && !is_inspected(io))
+        end(io, EGRESS_CLIENT); /* the CONNECT has no answer yet, and HAProxy waits for none */
     else if (error)
         end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_CLIENT);
     else
