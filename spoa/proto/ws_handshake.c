@@ -139,7 +139,7 @@ bool ws_handshake_check_answer(const struct http_head *head, struct slice key, s
         return fail(why, "answer to the upgrade is not for websocket");
     if (!http_has_token(head, "Connection", "Upgrade"))
         return fail(why, "answer to the upgrade has no Connection: Upgrade");
-    if (head->has_length || head->chunked)
+    if ((head->has_length && head->length > 0) || head->chunked)
         return fail(why, "answer to the upgrade has a body");
     if (http_count(head, "Sec-WebSocket-Extensions") != 0)
         return fail(why, "answer to the upgrade selects an extension that was not offered");

@@ -24,9 +24,9 @@ bool ws_handshake_accept(char accept[WS_ACCEPT_SIZE], struct slice key) __attrib
 unsigned ws_handshake_check_request(const struct http_head *head, struct slice *key, struct fail *why)
     __attribute__((warn_unused_result));
 
-/* Judges the answer to an upgrade that was sent with this key and these
- * comma-separated subprotocols (absent: none), and without extensions. True
- * only for a correct 101; *protocol is then the one selected, or absent. */
+/* Judges the answer to an upgrade that was sent with this key and these comma-separated subprotocols (absent: none), and
+ * without extensions. Returns true only for a correct 101; *protocol is then the one selected, or absent. A Content-Length of 0,
+ * which many servers send, is correct here; the caller does not pass it on. */
 bool ws_handshake_check_answer(const struct http_head *head, struct slice key, struct slice offered,
                                struct slice *protocol, struct fail *why) __attribute__((warn_unused_result));
 

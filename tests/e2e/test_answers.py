@@ -4,7 +4,8 @@ and cookies that work, repeated headers in order, and nothing that is meant for 
 
 import pytest
 from browser import Browser
-from client import Http1, Http2
+from cell import haproxy_version
+from client import Http1, Http2, frame
 from origin import switch
 
 CONFIG = {
@@ -37,6 +38,15 @@ class Answers:
             return self.answer(connection, request)
         connection.send(self.interim)
         switch(connection, request, "".join(f"{line}\r\n" for line in self.lines).encode())
+        while data := connection.read():
+            connection.send(self.echo(data))
+
+    @staticmethod
+    def echo(data):
+        """A masked frame comes back as a server sends it."""
+        if data[0] != 0x82 or not data[1] & 0x80:
+            return data
+        return data[:1] + bytes([data[1] & 0x7f]) + bytes(b ^ data[2 + i % 4] for i, b in enumerate(data[6:]))
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +242,46 @@ def test_an_upgrade_that_is_redirected_is_passed_on_and_not_followed(cell, worke
         assert (got.status, got.all("location")) == (302, [target.removesuffix("/ws") + "/login"])
         # a tunnel of an earlier test may still be redialled
         assert len([r for r in worker.origin.requests if r.get("x-once") == target]) == 1 and not passed(got.headers)
+
+
+# ---- the framing of answers ----
+
+# what stands beside a good 101, and whether it opens a tunnel: RFC 9110 section 8.6 forbids any length, and many servers say 0
+GOOD, BAD, DROPPED = 0, 1, 2  # DROPPED: from HAProxy 3.2 on by itself, on direct routes; else bad
+FRAMED = {"Content-Length: 0": GOOD, "Content-Length: 00": GOOD, "content-length:0": GOOD, "Content-Length: 0|Content-Length: 0": GOOD, "Content-Length: 0|Content-Length: 5": BAD,
+          "Content-Length: 5": DROPPED, "Content-Length: 10": DROPPED, "Transfer-Encoding: chunked": DROPPED, "Content-Length: 0|Transfer-Encoding: chunked": DROPPED}
+
+
+@pytest.mark.parametrize("lines", FRAMED)
+def test_a_101_may_say_that_it_has_no_body_and_nothing_else(cell, worker, lines):
+    worker.lines, worker.status = lines.split("|"), "101 Switching Protocols"
+    for direct, target in (True, "/p/sb-1/{port}/ws"), (False, "/r/sb-1/ws"):
+        opens = FRAMED[lines] == GOOD or (FRAMED[lines] == DROPPED and direct and haproxy_version() >= (3, 2))
+        for client in Http1(cell.http), Http2(cell.https):
+            with client:
+                got = client.upgrade(filled(worker, target))
+                assert got.status == ((101 if isinstance(client, Http1) else 200) if opens else 502), target
+                if opens:
+                    assert not got.all("content-length") and not got.all("transfer-encoding")
+                    # what a client sends must look like a frame to the relay
+                    client.send(b"frames" if direct else frame(2, b"frames", mask=b"abcd"))
+                    assert client.read_exactly(6 if direct else 8)[-6:] == b"frames"
+
+
+# The relay knows 100 to 599. To HAProxy leading zeros are none, and from 65536 on it counts anew: docs/haproxy.md.
+NO_STATUS = ["099", "000", "001", "99", "1000", "1101", "9999", "65535", "20x", "-20", "+200"]
+
+
+def test_what_is_no_status_is_no_answer(cell, worker):
+    """Its length would be lost with it: what follows would be the next answer's."""
+    worker.lines = ["X-A: b"]
+    for worker.status in (f"{status} x" for status in NO_STATUS):
+        for client in Http1(cell.http), Http2(cell.https):
+            with client:
+                assert client.request("GET", filled(worker, BELOW + "/a")).status == 502, worker.status
+    for target in filled(worker, BELOW + "/ws"), "/r/sb-1/ws":
+        with Http1(cell.http) as client:
+            assert client.upgrade(target).status == 502
 
 
 # ---- interim answers ----

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import AT_ONCE, BIN, closed_port, until
+from cell import AT_ONCE, BIN, closed_port, haproxy_version, until
 from client import WEBSOCKET, Http1, Http2, head
 from origin import Connection, accept_of
 from test_egress import HOST, allow, caller, certificate, config, destinations, dial, metric, rules  # noqa: F401 fixtures
@@ -228,6 +228,45 @@ def test_a_101_that_answers_nothing_opens_no_tunnel(site):
     assert refused(client.upgrade("/", host=f"{HOST}:{port}"))[:2] == (502, "destination_unreachable")
     got = ask(cell, port)
     assert got.status == 502 and b"secret" not in got.body and len(lies) == 2
+
+
+def framed(connection, request):
+    """A good 101 with the header that the query names, or what is no status."""
+    _, _, query = request.target.partition("?")
+    if query[:1].isdigit():
+        connection.send(b"HTTP/1.1 " + query.encode() + b" x\r\nContent-Length: 2\r\n\r\nno")
+        return
+    name, _, value = query.partition("=")
+    accept = accept_of(request.get("sec-websocket-key").encode())
+    connection.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + f"\r\n{name}: {value}\r\n\r\n".encode())
+    while data := connection.read():
+        connection.send(data)
+
+
+# whether a 101 with it opens a tunnel; from HAProxy 3.2 on it drops the others by itself where no relay judges
+FRAMED = {"Content-Length=0": True, "Content-Length=00": True, "Content-Length=5": False, "Transfer-Encoding=chunked": False}
+
+
+@pytest.mark.parametrize("way", ["tls", "plain", "relay-tls", "relay-plain"])
+def test_a_101_may_say_that_it_has_no_body_and_nothing_else(site, way):
+    relay, tls = way.startswith("relay"), way.endswith("tls")
+    cell, port, origin = site(answer=framed, tls=tls, **({"via": "relay"} if relay else {}))
+    for query, good in FRAMED.items():
+        client = inspected(cell, port) if tls else Http1(None, sock=dial(cell, f"{HOST}:{port}", caller(cell)).sock)
+        with client:
+            got = client.upgrade(f"/?{query}", host=f"{HOST}:{port}")
+            opens = good or (not relay and haproxy_version() >= (3, 2))
+            assert got.status == (101 if opens else 502), query
+            assert not opens or (got.get("content-length"), got.get("transfer-encoding")) == (None, None)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_what_is_no_status_is_no_answer(site, tls):
+    cell, port, origin = site(answer=framed, tls=tls)
+    for status in ("099", "001", "1000", "65535"):
+        client = inspected(cell, port) if tls else Http1(None, sock=dial(cell, f"{HOST}:{port}", caller(cell)).sock)
+        with client:
+            assert client.request("GET", f"/?{status}", host=f"{HOST}:{port}").status == 502, status
 
 
 def test_names_have_to_be_one(site, certificate):  # noqa: F811

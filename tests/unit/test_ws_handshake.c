@@ -159,6 +159,9 @@ static void correct_answers_are_taken(void **state)
 
     assert_true(check_answer(SWITCH UP GOOD "\r\n", NULL, &protocol));
     assert_false(slice_present(protocol));
+    assert_true(check_answer(SWITCH UP GOOD "Content-Length: 0\r\n\r\n", NULL, &protocol));
+    assert_true(
+        check_answer(SWITCH UP GOOD "Content-Length: 0\r\nContent-Length: 0\r\n\r\n", NULL, &protocol));
     assert_true(check_answer(SWITCH UP GOOD "\r\n", "a, b", &protocol));
     assert_false(slice_present(protocol));
     assert_true(check_answer(SWITCH UP GOOD "Sec-WebSocket-Protocol: b\r\n\r\n", "a, b", &protocol));
@@ -184,7 +187,8 @@ static void wrong_answers_are_refused(void **state)
         SWITCH UP "Sec-WebSocket-Accept: " KEY "\r\n\r\n",
         SWITCH UP "Sec-WebSocket-Accept: S3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
         SWITCH UP GOOD GOOD "\r\n",
-        SWITCH UP GOOD "Content-Length: 0\r\n\r\n",
+        SWITCH UP GOOD "Content-Length: 1\r\n\r\n",
+        SWITCH UP GOOD "Content-Length: 10\r\n\r\n",
         SWITCH UP GOOD "Transfer-Encoding: chunked\r\n\r\n",
         SWITCH UP GOOD "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
         SWITCH UP GOOD "Sec-WebSocket-Protocol: c\r\n\r\n",
