@@ -2,6 +2,8 @@
 """What clients see of a worker's answers, under a host of its own and below a prefix, direct and through the relay: redirects
 and cookies that work, repeated headers in order, and nothing that is meant for what stands in between."""
 
+import subprocess
+
 import pytest
 from browser import Browser
 from cell import haproxy_version
@@ -266,6 +268,37 @@ def test_a_101_may_say_that_it_has_no_body_and_nothing_else(cell, worker, lines)
                     # what a client sends must look like a frame to the relay
                     client.send(b"frames" if direct else frame(2, b"frames", mask=b"abcd"))
                     assert client.read_exactly(6 if direct else 8)[-6:] == b"frames"
+
+
+LINES = [(["a", "b"], "a, b", "b"), (["a", "b", "c, d"], "a, b, c, d", "c"), (["cellgate", "a", "cellgate.bearer.$", "b"], "a, b", "a"), (["cellgate", "cellgate.bearer.$"], None, "cellgate")]
+
+
+@pytest.mark.parametrize("lines, seen, selected", LINES)
+def test_subprotocols_in_several_lines_are_one_list(cell, worker, lines, seen, selected):
+    """RFC 6455 section 11.3.4. The worker gets one line, by whichever way, without what is ours."""
+    worker.lines, worker.status = [f"Sec-WebSocket-Protocol: {selected}"] if selected != "cellgate" else [], "101 Switching Protocols"
+    for target in "/p/sb-1/{port}/ws", "/r/sb-1/ws":
+        for client in Http1(cell.http), Http2(cell.https):
+            with client:
+                got = client.upgrade(filled(worker, target), [("Sec-WebSocket-Protocol", line.replace("$", "eyJ")) for line in lines])
+                assert got.status in (101, 200) and got.all("sec-websocket-protocol") == [selected]
+                (line,) = worker.origin.requests[-1].all("sec-websocket-protocol") or [None]
+                assert line == seen or line.replace(",", ", ") == seen
+
+
+def test_another_offer_than_a_websocket_is_ignored(cell, worker):
+    """Java's client and curl --http2 offer h2c with each request without TLS (RFC 9110 section 7.8)."""
+    worker.lines, worker.status = [], "200 OK"
+    offer = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA")]
+    for target in filled(worker, BELOW + "/a"), "/moved/sb-2/a":
+        for method, body in ("GET", b""), ("POST", b"words"):
+            with Http1(cell.http) as client:
+                assert client.request(method, target, offer, body).status == 200
+            seen = worker.origin.requests[-1]
+            assert not {"upgrade", "http2-settings"} & set(seen.names) and "pgrade" not in str(seen.all("connection"))
+    port = cell.http
+    done = subprocess.run(["curl", "-s", "--http2", "-o", "/dev/null", "-w", "%{http_code} %{http_version}", f"http://127.0.0.1:{port}{filled(worker, BELOW)}/a"], capture_output=True, text=True)
+    assert done.stdout == "200 1.1"
 
 
 # The relay knows 100 to 599. To HAProxy leading zeros are none, and from 65536 on it counts anew: docs/haproxy.md.

@@ -133,9 +133,8 @@ def test_plain_http_inside(site):
     client = Connection(answer.sock)
     client.rest = answer.rest
     assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200") and origin.seen[-1].line == "GET /a HTTP/1.1"
-    for opening in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", head("GET", "/", [("Host", f"{HOST}:{port}"), ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")])):
-        answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=opening)
-        assert answer.status == 200 and b" 400 " in answer.read_all()[:16]
+    answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert answer.status == 200 and b" 400 " in answer.read_all()[:16]
     assert len(origin.seen) == 1
 
 
@@ -228,6 +227,34 @@ def test_a_101_that_answers_nothing_opens_no_tunnel(site):
     assert refused(client.upgrade("/", host=f"{HOST}:{port}"))[:2] == (502, "destination_unreachable")
     got = ask(cell, port)
     assert got.status == 502 and b"secret" not in got.body and len(lies) == 2
+
+
+@pytest.mark.parametrize("way", ["tls", "plain", "relay-tls", "relay-plain"])
+def test_subprotocols_in_several_lines_are_one_list(site, way):
+    tls = way.endswith("tls")
+    cell, port, origin = site(answer=framed, tls=tls, **({"via": "relay"} if way.startswith("relay") else {}))
+    for chosen, status in ("a", 101), ("c", 101), ("x", 502):
+        client = inspected(cell, port) if tls else Http1(None, sock=dial(cell, f"{HOST}:{port}", caller(cell)).sock)
+        with client:
+            got = client.upgrade(f"/?Sec-WebSocket-Protocol={chosen}", [("Sec-WebSocket-Protocol", line) for line in ("a", "b", "c, d")], host=f"{HOST}:{port}")
+            assert (got.status, got.get("sec-websocket-protocol")) == (status, chosen if status == 101 else None)
+            (seen,) = origin.seen[-1].all("sec-websocket-protocol")
+            assert seen.replace(", ", ",") == "a,b,c,d"
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_another_offer_than_a_websocket_is_ignored(site, tls):
+    """Java's client and curl --http2 offer h2c with each request without TLS (RFC 9110 section 7.8)."""
+    cell, port, origin = site(tls=tls)
+    offer = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA")]
+    client = inspected(cell, port) if tls else Http1(None, sock=dial(cell, f"{HOST}:{port}", caller(cell)).sock)
+    with client:
+        assert client.request("POST", "/x", offer, b"words", host=f"{HOST}:{port}").status == 200
+    if not tls:
+        with Http1(cell.egress) as client:
+            assert client.request("GET", f"http://{HOST}:{port}/y", [caller(cell), *offer], host=f"{HOST}:{port}").status == 200
+    for seen in origin.seen:
+        assert not {"upgrade", "http2-settings"} & set(seen.names) and "pgrade" not in str(seen.all("connection"))
 
 
 def framed(connection, request):

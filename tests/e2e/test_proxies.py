@@ -212,6 +212,8 @@ def test_plain_http_is_sent_to_https(cell, origin, method):
     assert (answer.status, answer.all("location")) == (308, ["https://cell.test/s/sb-1/a%2Fb?c=%20d&e"])
     assert plain(cell, method, "http://cell.test/s/sb-1/", host="cell.test").all("location") == ["https://cell.test/s/sb-1/"]
     assert plain(cell, method, "/no-such-route", [("Cookie", "own=1")]).status == 308
+    # Java's client and curl offer h2c without TLS
+    assert plain(cell, method, "/", [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABk")]).status == 308
     assert len(origin.requests) == before
 
 

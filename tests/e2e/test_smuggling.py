@@ -151,8 +151,14 @@ HEADERS = [
     ("Connection names the credential", request("Connection: keep-alive", "Connection: Authorization"), (400,), ()),
     ("two credentials", request("Authorization: Bearer other"), (400,), ()),
     ("Upgrade without Connection", request("Upgrade: websocket", behind=GLUED), (400,), ()),
-    ("h2c", request("Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", behind=GLUED), (400,), ()),
-    ("h2c without its settings", request("Upgrade: h2c", "Connection: Upgrade", behind=GLUED), (400,), ()),
+    ("h2c", request("Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", behind=GLUED), (200,), (GOT,)),
+    ("h2c without its settings", request("Upgrade: h2c", "Connection: Upgrade", behind=GLUED), (200,), (GOT,)),
+    ("h2c, then what it would speak", request("Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", behind=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (200,), (GOT,)),
+    ("h2c with a body", post("Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA", "Content-Length: 5", body=b"hello" + GLUED), (200,), (posted(b"hello"),)),
+    ("another offer", request("Upgrade: TLS/1.0, x", "Connection: Upgrade", behind=GLUED), (200,), (GOT,)),
+    ("a proxy's Connection without Upgrade", request("Connection: Upgrade", behind=GLUED), (200, 403), (GOT,)),
+    ("Connection in three lines", request("Connection: keep-alive", "Connection: te", "Connection: Upgrade", behind=GLUED), (200, 403), (GOT,)),
+    ("Connection names the host in a third line", request("Connection: keep-alive", "Connection: te", "Connection: Host"), (400,), ()),
     ("a request behind a request", request(behind=GLUED), (200, 403), (GOT,)),
     ("Expect and no body", post("Expect: 100-continue", "Content-Length: 0"), (200,), (posted(b""),)),
 ]
@@ -265,7 +271,7 @@ HTTP2 = [
 OF_30 = {
     "a chunk that ends in a bare line feed": ((400,), ()),
     "a chunk's size that ends in a bare line feed": ((400,), ()),
-    "h2c without its settings": ((400, 403), ()),
+    "h2c without its settings": ((200, 403), (GOT,)),
     "upgrade: h2c beside websocket": ((101,), (GOT,)),
     "relay: h2c beside websocket": ((101,), (GOT,)),
     "h2: an asterisk as path": (404, ()),
@@ -279,7 +285,6 @@ OF_32 = OF_30 | {
     "two lengths": ((), ()),
     "Upgrade without Connection": ((200, 403), (GOT,)),
     "h2: a protocol without CONNECT": ("reset", ()),
-    "h2c without its settings": ((200, 403), (GOT,)),
 }
 VERSION = haproxy_version()
 OTHERWISE = OF_32 if VERSION >= (3, 2) else OF_30 if VERSION >= (3, 0) else {}

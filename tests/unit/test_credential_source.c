@@ -201,7 +201,10 @@ static void two_credentials_in_one_source_are_a_bad_request(void **state)
     const struct request bad[] = {
         {.authorization = SLICE_LITERAL("Bearer one"), .authorizations = 2},
         {.authorization = SLICE_LITERAL("Basic one"), .authorizations = 2},
-        {.ws_protocol = SLICE_LITERAL("chat"), .ws_protocols = 2},
+        {.ws_protocol = SLICE_LITERAL("cellgate.bearer.a"),
+         .ws_protocols = 2,
+         .headers = SLICE_LITERAL("sec-websocket-protocol: cellgate.bearer.a\r\n"
+                                  "sec-websocket-protocol: cellgate.bearer.b\r\n\r\n")},
         {.ws_protocol = SLICE_LITERAL("cellgate.bearer.a,cellgate.bearer.b"), .ws_protocols = 1},
         {.ws_protocol = SLICE_LITERAL("cellgate.bearer.a,cellgate.bearer.a"), .ws_protocols = 1},
         {.query = SLICE_LITERAL("cellgate_token=a&cellgate_token=b")},

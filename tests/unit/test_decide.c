@@ -382,7 +382,8 @@ static void the_request_itself_is_judged_first(void **state)
         {"GET " PROXY, {B("all"), B("all")}, "400 bad_request"},
         {"GET " PROXY, {B("all"), "Connection: X-Sandbox-ID"}, "400 bad_request"},
         {"GET " PROXY, {B("all"), "Connection: keep-alive"}, "direct 10.0.0.1:9001 /"},
-        {"GET " PROXY, {B("all"), "Upgrade: h2c", "Connection: Upgrade"}, "400 bad_request"},
+        {"GET " PROXY, {B("all"), "Upgrade: h2c", "Connection: Upgrade"}, "direct 10.0.0.1:9001 /"},
+        {"GET " PROXY " HTTP/2.0", {B("all"), "Upgrade: h2c", "Connection: Upgrade"}, "400 bad_request"},
         {"POST " PROXY, {WS, B("all")}, "405 method_not_allowed"},
         {"GET " PROXY, {"Upgrade: websocket", "Connection: upgrade", B("all")}, "426 upgrade_version"},
         {"GET http://h/nothing", {B("all")}, "404 no_route"},
@@ -902,6 +903,15 @@ static void the_token_leaves_the_subprotocols(void **state)
     assert_true(v.protocol_edit && !slice_present(v.protocol));
     v = ASKED(w, "GET " RELAY("sb-1"), WS, B("sb1"), "Sec-WebSocket-Protocol: a, b");
     assert_false(v.protocol_edit);
+    /* several lines are one list (RFC 6455 section 11.3.4) */
+    v = ASKED(w, "GET " RELAY("sb-1"), WS, "Sec-WebSocket-Protocol: a", "Sec-WebSocket-Protocol: b, cellgate",
+              "Sec-WebSocket-Protocol: cellgate.bearer.$sb1");
+    assert_int_equal(v.kind, VERDICT_RELAY);
+    assert_true(v.protocol_edit && v.select_cellgate);
+    ASSERT_TEXT(v.protocol, "a,b");
+    v = ASKED(w, "GET " RELAY("sb-1"), WS, B("sb1"), "Sec-WebSocket-Protocol: a",
+              "Sec-WebSocket-Protocol: b");
+    ASSERT_TEXT(v.protocol, "a,b");
 }
 
 static void browsers_are_held_to_their_origin(void **state)

@@ -425,7 +425,7 @@ static enum bearer_use judge_bearer(struct decision *d, const struct credential_
 /* A service judges its callers; what comes out of a mux is judged one by one. Of the request nothing is taken. */
 static bool leave_as_it_is(struct decision *d)
 {
-    d->carried = (struct carried){.query = d->request->query};
+    credential_none(d->request, d->scratch, &d->carried);
     d->foreign_auth = d->verdict->service = true;
     decide_tell(d, "token",
                 d->route->mux ? "the route needs none: each request brings what the client brings"

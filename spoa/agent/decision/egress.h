@@ -70,6 +70,7 @@ struct egress_request {
     X(TEXT, path, "path")           /* direct, relay: path and query, as they were judged */ \
     X(TEXT, authority, "authority") /* direct, relay: Host */                                \
     X(BOOL, upgrade, "upgrade")     /* direct, relay: a WebSocket's handshake */             \
+    X(TEXT, protocol, "protocol")   /* direct, relay: subprotocols out of several lines */   \
     X(INT, most, "most")            /* direct, relay: of its sandbox at once */
 /*  and one for each of EGRESS_CREDENTIALS */
 

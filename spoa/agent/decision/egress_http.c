@@ -83,10 +83,12 @@ static void put_authority(struct egress *e)
     e->verdict->authority = slice_from(writer_slice(w), start);
 }
 
-/* An upgrade is a WebSocket's, by the same rules as those of the ingress; h2c is none. */
+/* An upgrade is a WebSocket's, by the same rules as those of the ingress; another offer (h2c) is ignored. */
 static bool check_upgrade(struct egress *e, const struct request *r)
 {
     const char *why = "";
+    if (r->ws_protocols > 1)
+        e->verdict->protocol = request_list(r, SLICE_LITERAL("sec-websocket-protocol"), e->scratch);
     e->upgrade = e->verdict->upgrade = upgrade_claimed(r);
     enum refusal refusal = e->upgrade ? upgrade_judge(r, &why) : upgrade_connection(r, &why);
     return refusal == REFUSAL_NONE || egress_deny(e, refusal, "request", why);

@@ -18,42 +18,72 @@ static bool is_known(struct slice name, const char *const *known)
     return false;
 }
 
+static void read_list(struct slice list, const char *const *known, struct connection *c)
+{
+    struct slice name;
+    while (slice_split(&list, ',', &name)) {
+        name = slice_trim(name);
+        if (slice_equal_nocase(name, SLICE_LITERAL("upgrade")))
+            c->upgrade = true;
+        else if (name.len && !is_known(name, known))
+            c->foreign = true;
+    }
+}
+
 static struct connection connection_read(const struct request *r, const char *const *known)
 {
-    struct connection c = {.foreign = r->connections > 2};
-    if (r->connections == 0)
-        return c;
-    struct slice lines[] = {r->connection, r->connection2};
-    for (size_t i = 0; i < 2; i++) {
-        struct slice name;
-        while (slice_split(&lines[i], ',', &name)) {
-            name = slice_trim(name);
-            if (slice_equal_nocase(name, SLICE_LITERAL("upgrade")))
-                c.upgrade = true;
-            else if (name.len && !is_known(name, known))
-                c.foreign = true;
-        }
-    }
+    struct connection c = {.upgrade = false};
+    struct slice rest = r->connections > 1 ? r->headers : (struct slice){NULL, 0};
+    struct request_header header;
+    if (r->connections == 1)
+        read_list(r->connection, known, &c);
+    while (request_header_next(&rest, &header))
+        if (slice_is(header.name, "connection"))
+            read_list(header.value, known, &c);
     return c;
 }
 
 static const char *const beside_upgrade[] = {"keep-alive", NULL};
-static const char *const hop_by_hop[] = {"close", "keep-alive", "te", "trailer", "proxy-connection", NULL};
+static const char *const hop_by_hop[] = {"close",   "keep-alive",     "te", "trailer", "proxy-connection",
+                                         "upgrade", "http2-settings", NULL};
+
+static bool later_http(const struct request *r)
+{
+    return slice_is(r->version, "2.0") || slice_is(r->version, "3.0");
+}
+
+static bool names_websocket(struct slice list)
+{
+    struct slice name;
+    while (slice_split(&list, ',', &name))
+        if (slice_equal_nocase(slice_trim(name), SLICE_LITERAL("websocket")))
+            return true;
+    return false;
+}
+
+static bool offers_websocket(const struct request *r)
+{
+    struct slice rest = r->upgrades > 1 ? r->headers : (struct slice){NULL, 0};
+    struct request_header header;
+    if (r->upgrades == 1)
+        return names_websocket(r->upgrade);
+    while (request_header_next(&rest, &header))
+        if (slice_is(header.name, "upgrade") && names_websocket(header.value))
+            return true;
+    return false;
+}
 
 bool upgrade_claimed(const struct request *r)
 {
-    return r->upgrades > 0 || r->ws_keys > 0 || r->ws_versions > 0 || connection_read(r, hop_by_hop).upgrade;
+    if (r->ws_keys > 0 || r->ws_versions > 0 || offers_websocket(r))
+        return true;
+    return later_http(r) && (r->upgrades > 0 || connection_read(r, hop_by_hop).upgrade);
 }
 
 static bool has_body(const struct request *r)
 {
     return r->transfer_encodings > 0 ||
            (slice_present(r->content_length) && !slice_is(r->content_length, "0"));
-}
-
-static bool later_http(const struct request *r)
-{
-    return slice_is(r->version, "2.0") || slice_is(r->version, "3.0");
 }
 
 static const char *connection_defect(const struct request *r)

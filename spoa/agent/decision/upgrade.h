@@ -14,7 +14,9 @@
 #include "spoa/agent/model/request.h"
 #include "spoa/agent/model/verdict.h"
 
-/* Whether it has Upgrade, a WebSocket key or version, or a Connection that names upgrade. */
+/* Whether it has a WebSocket key or version, or an Upgrade that names websocket. In HTTP/2, where HAProxy writes Upgrade for an
+ * extended CONNECT alone, any Upgrade. Another offer (h2c, TLS) is not taken up (RFC 9110 section 7.8): the request is served as
+ * if it was not there, and nothing of it goes on. */
 bool upgrade_claimed(const struct request *request);
 
 /* REFUSAL_NONE; method_not_allowed; upgrade_version; bad_request for every other defect. *reason is then a

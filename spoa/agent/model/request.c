@@ -76,8 +76,6 @@ static void read_field(struct request *request, const struct request_header *hea
         int64_t *lines = (void *)((char *)request + fields[i].lines);
         if (++*lines == 1)
             *value = header->value;
-        else if (*lines == 2 && value == &request->connection)
-            request->connection2 = header->value;
         return;
     }
 }
@@ -101,4 +99,20 @@ struct slice request_header(const struct request *request, struct slice name, si
         if (slice_equal_nocase(header.name, name) && (*lines)++ == 0)
             value = header.value;
     return value;
+}
+
+struct slice request_list(const struct request *request, struct slice name, struct writer *w)
+{
+    struct slice rest = request->headers, list = {w->at + w->len, 0};
+    struct request_header header;
+    bool found = false;
+    while (request_header_next(&rest, &header)) {
+        if (!slice_equal(header.name, name))
+            continue;
+        writer_text(w, found ? "," : "");
+        writer_put(w, header.value);
+        found = true;
+    }
+    list.len = (size_t)(w->at + w->len - list.at);
+    return found && !w->full ? list : (struct slice){NULL, 0};
 }

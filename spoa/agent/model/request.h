@@ -13,6 +13,7 @@
 #include "spoa/agent/profile/headers.h"
 #include "spoa/base/address.h"
 #include "spoa/base/slice.h"
+#include "spoa/base/writer.h"
 
 /*  X(kind, field, SPOE argument name, HAProxy sample expression)
  *  kinds: TEXT struct slice (absent = there is none), BOOL bool, ADDRESS struct address */
@@ -58,9 +59,8 @@ struct request {
     int64_t lines;
     REQUEST_HEADERS(X)
 #undef X
-    struct slice connection2; /* the second line of Connection */
-    struct slice cookie;      /* the value of the first __Host-cellgate in all lines of Cookie */
-    int64_t cookies;          /* how many there are */
+    struct slice cookie; /* the value of the first __Host-cellgate in all lines of Cookie */
+    int64_t cookies;     /* how many there are */
 };
 
 struct request_header {
@@ -74,5 +74,8 @@ bool request_header_next(struct slice *headers, struct request_header *header);
 bool request_read_headers(struct request *request);
 /* The first line's value of a header that need not be in the table, name in any case, and how many lines it has. */
 struct slice request_header(const struct request *request, struct slice name, size_t *lines);
+
+/* Writes all lines of a header as one list (RFC 9110 section 5.3), name in lower case, and returns it; absent if there is none. */
+struct slice request_list(const struct request *request, struct slice name, struct writer *w);
 
 #endif

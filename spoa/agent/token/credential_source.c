@@ -55,11 +55,19 @@ struct slice bearer_token(const struct request *request)
 
 /* ---- Sec-WebSocket-Protocol ---- */
 
-/* What the list holds of ours, and in *others the rest, or nothing. False: two tokens. */
-static bool split_protocols(struct slice list, struct writer *scratch, struct carried *carried,
+/* The offered subprotocols, which may stand in several lines (RFC 6455 section 11.3.4). */
+static struct slice offered(const struct request *request, struct writer *scratch)
+{
+    return request->ws_protocols > 1 ? request_list(request, SLICE_LITERAL("sec-websocket-protocol"), scratch)
+                                     : request->ws_protocol;
+}
+
+/* Takes what is ours out of the offered subprotocols; the worker gets the others, in one line. Returns false if there are two
+ * tokens. */
+static bool split_protocols(const struct request *request, struct writer *scratch, struct carried *carried,
                             struct slice *token)
 {
-    struct slice entry, kept = {scratch->at + scratch->len, 0};
+    struct slice list = offered(request, scratch), entry, kept = {scratch->at + scratch->len, 0};
     while (slice_split(&list, ',', &entry)) {
         entry = slice_trim(entry);
         if (slice_starts(entry, BEARER)) {
@@ -74,7 +82,7 @@ static bool split_protocols(struct slice list, struct writer *scratch, struct ca
             kept.len = (size_t)(scratch->at + scratch->len - kept.at);
         }
     }
-    carried->protocol_edit = slice_present(*token) || carried->select_cellgate;
+    carried->protocol_edit = slice_present(*token) || carried->select_cellgate || request->ws_protocols > 1;
     if (carried->protocol_edit && kept.len)
         carried->protocol = kept;
     return true;
@@ -157,8 +165,7 @@ static bool is_ambiguous(const struct request *request, unsigned listening)
 #define X(field, lines, name, id, ...) {SOURCE_BIT(id), request->lines},
         CREDENTIAL_HEADERS(X)
 #undef X
-            {SOURCE_BIT(AUTHORIZATION), request->authorizations},
-        {SOURCE_BIT(SUBPROTOCOL), request->ws_protocols}};
+            {SOURCE_BIT(AUTHORIZATION), request->authorizations}};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         if (headers[i].lines > 1 && headers[i].source & (listening | SOURCES_GENERAL))
             return true;
@@ -266,6 +273,13 @@ static bool choose_file_url(const struct search *search, const char *operation,
     return slice_present(credential->expires) && slice_present(credential->path);
 }
 
+void credential_none(const struct request *request, struct writer *scratch, struct carried *carried)
+{
+    *carried = (struct carried){.query = request->query, .protocol_edit = request->ws_protocols > 1};
+    if (carried->protocol_edit)
+        carried->protocol = offered(request, scratch);
+}
+
 enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
                              struct writer *scratch, struct carried *carried)
 {
@@ -278,7 +292,7 @@ enum refusal credential_find(const struct request *request, const struct credent
         want_parameters(rules, operation, wanted);
     *carried = (struct carried){.protocol_edit = false};
     if (is_ambiguous(request, rules->listening) ||
-        !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
+        !split_protocols(request, scratch, carried, &subprotocol) ||
         (asked && !split_query(request->query, wanted, scratch, &carried->query)))
         return REFUSAL_bad_request;
 #define X(field, lines, name, id, ...) choose(&search, SOURCE_##id, request->field);

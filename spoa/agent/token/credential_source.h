@@ -119,7 +119,7 @@ struct credential_rules {
 };
 
 /* REFUSAL_NONE, bad_request, or request_too_large when scratch does not hold what has to be rewritten (the
- * length of the protocol and twice that of the query are always enough). The slices point into request,
+ * twice the length of the protocols and of the query are always enough). The slices point into request,
  * captures and scratch. */
 enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
                              struct writer *scratch, struct carried *carried);
@@ -138,5 +138,8 @@ static inline struct credential credential_bearer(struct slice token)
 const char *credential_source_text(enum credential_source source);
 /* Of any source. */
 const char *credential_source_name(const struct credential *credential);
+
+/* The same where no credential is looked for and nothing is taken out. */
+void credential_none(const struct request *request, struct writer *scratch, struct carried *carried);
 
 #endif
