@@ -116,7 +116,7 @@ struct network {
     struct buffer message;
     enum ws_opcode opcode;
     struct log got, sent;
-    unsigned pings, pongs;
+    unsigned pings, pong; /* its Pings so far; the one that was answered last */
     unsigned close_code;
     char close_reason[130];
     /* ---- what is declared ---- */
@@ -439,8 +439,11 @@ static inline void client_control(struct network *n)
     must(payload.len < 2 || n->in.frame.opcode == WS_CLOSE || !slice_starts(payload, "cr"));
     if (n->in.frame.opcode == WS_PING)
         client_frame(n, 0x80 | WS_PONG, payload);
-    if (n->in.frame.opcode == WS_PONG && slice_is(payload, "client"))
-        n->pongs++;
+    if (n->in.frame.opcode == WS_PONG && slice_starts(payload, "client")) {
+        uint64_t ping = 0;
+        must(slice_u64(slice_from(payload, 6), UINT32_MAX, &ping) && ping > n->pong && ping <= n->pings);
+        n->pong = (unsigned)ping;
+    }
     if (n->in.frame.opcode != WS_CLOSE)
         return;
     n->close_code = n->in.close_code;
@@ -766,8 +769,9 @@ static inline void type_something(struct network *n)
     log_put(&n->sent, 0, opcode, bytes);
     if (bytes.len > 100) { /* in fragments, with a ping between them */
         client_frame(n, opcode, slice_sub(bytes, 0, 50));
-        client_frame(n, 0x89, slice_text("client"));
-        n->pings++;
+        char ping[20];
+        snprintf(ping, sizeof ping, "client%u", ++n->pings);
+        client_frame(n, 0x89, slice_text(ping));
         client_frame(n, 0x00, slice_sub(bytes, 50, 30));
         client_frame(n, 0x80, slice_from(bytes, 80));
     } else {

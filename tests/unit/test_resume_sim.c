@@ -324,7 +324,7 @@ static void check_cell(const struct network *n)
     must(n->close_code == 1011 && strcmp(n->close_reason, "bye") == 0);
     must(n->t.reason == CLOSE_session_ended);
     must(n->gaps == 0 && n->exact >= (n->cuts && n->t.redials ? 1 : 0));
-    must(n->pongs == n->pings);
+    must(n->pong == n->pings); /* of several that were open, a relay may answer the newest alone */
 }
 
 static void check_since(const struct network *n)

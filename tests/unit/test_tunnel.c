@@ -2,6 +2,8 @@
 /* Each row of the tables of state.h and upstream.h, played with a clock of the test's own. */
 #include "tests/unit/support.h"
 
+#include <time.h>
+
 #include "tests/unit/tunnel_world.h"
 
 static struct world w;
@@ -1562,9 +1564,35 @@ static void pings_are_answered_while_there_is_no_worker(void **state)
     forget();
     world_lost(&w, WORKER, LOSS_reset, w.now);
     world_says(&w, CLIENT, 0x89, "during");
-    assert_said(CLIENT, "PONGopen1 PONGopen2 PONGduring");
+    assert_said(CLIENT, "PONGopen2 PONGduring");
     resumes(1);
     assert_said(WORKER, "");
+    world_close(&w);
+}
+
+/* CPU time in which many Pongs pass that answer none of the client's Pings. */
+static clock_t pass_foreign_pongs(void)
+{
+    static uint8_t pongs[LEG_PAUSE];
+    const size_t len = sizeof pongs / 3 * 3;
+    for (size_t i = 0; i < len; i += 3)
+        memcpy(pongs + i, (const uint8_t[]){0x8a, 1, 'x'}, 3);
+    clock_t before = clock();
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(world_bytes(&w, WORKER, slice_of(pongs, len), SIZE_MAX));
+    return clock() - before;
+}
+
+static void a_pong_that_answers_nothing_costs_the_same_however_many_pings_are_open(void **state)
+{
+    (void)state;
+    serving();
+    clock_t alone = pass_foreign_pongs();
+    for (unsigned i = 0; i < 2000; i++)
+        world_says(&w, CLIENT, 0x89, "");
+    clock_t beside = pass_foreign_pongs();
+    if (beside > 5 * alone + CLOCKS_PER_SEC / 100)
+        fail_msg("%ld us, and with open Pings %ld us", (long)alone, (long)beside);
     world_close(&w);
 }
 
@@ -2389,6 +2417,7 @@ int main(void)
         cmocka_unit_test(input_is_counted_when_nobody_will_get_it),
         cmocka_unit_test(tagged_input_is_never_cut),
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
+        cmocka_unit_test(a_pong_that_answers_nothing_costs_the_same_however_many_pings_are_open),
         cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),

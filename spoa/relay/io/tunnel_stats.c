@@ -110,7 +110,7 @@ uint64_t tunnel_stats_held(const struct tunnel_stats *s)
     for (enum side side = CLIENT; side <= WORKER; side++)
         held += t->forward.legs[side].out.frames.size + t->forward.legs[side].partial.size;
     held += send_queue_piped(&t->forward.legs[CLIENT].out);
-    return held + s->opening + t->forward.pings.open.size + t->pending_close.size;
+    return held + s->opening + t->pending_close.size;
 }
 
 void tunnel_stats_update(struct tunnel_stats *s)

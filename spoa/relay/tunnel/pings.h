@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pings: the client's pings that were passed on and not answered yet, so that the relay can answer them
- * itself when the worker is lost. The oldest are forgotten when there are too many (RFC 6455 section 5.5.3
- * lets a peer answer the last one only).
+ * pings: the newest Ping of the client's that was passed on and not answered yet. The relay answers that Ping itself when the
+ * worker is lost. RFC 6455 section 5.5.3 lets a peer answer the newest Ping alone, so older ones need no memory, and a Pong is
+ * compared with one payload, however many Pings and Pongs a peer sends.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_PINGS_H
 #define CELLGATE_RELAY_TUNNEL_PINGS_H
 
-#include "spoa/base/buffer.h"
 #include "spoa/base/image.h"
+#include "spoa/base/slice.h"
 
-#define PINGS_MAX 1024 /* bytes of memory */
+#define PINGS_PAYLOAD_MAX 125 /* bytes */
 
 struct pings {
-    struct buffer open; /* {u8 length, payload}* */
+    bool open; /* the Ping waits for its Pong; all other members are zero if not */
+    uint8_t len;
+    uint8_t payload[PINGS_PAYLOAD_MAX];
 };
 
-struct pings pings_none(void);
-void pings_free(struct pings *pings);
-/* Out of memory only forgets the ping. */
+/* Remembers a Ping of at most PINGS_PAYLOAD_MAX bytes in place of the one before. */
 void pings_put(struct pings *pings, struct slice payload);
-/* A pong answers the ping with its payload and all older ones. */
+/* Forgets the open Ping if the Pong answers that one. */
 void pings_answered(struct pings *pings, struct slice payload);
-/* Takes the oldest off into payload, which has room for 125 bytes; false: there is none. */
-bool pings_take(struct pings *pings, uint8_t payload[125], size_t *len);
+/* Moves the payload of the open Ping to `payload`. Returns false if no Ping is open. */
+bool pings_take(struct pings *pings, uint8_t payload[static PINGS_PAYLOAD_MAX], size_t *len);
 
 void pings_image(struct image *image, struct pings *pings);
 

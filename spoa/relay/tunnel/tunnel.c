@@ -65,7 +65,6 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .stream = h->stream,
         .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME && !adapter->one_leg,
         .used = now,
-        .pings = pings_none(),
     };
     t->forward.legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, place_random(&o->place), now);
     t->forward.legs[WORKER] = leg_of(WS_SERVER, limit, place_random(&o->place), now);
@@ -145,7 +144,6 @@ void tunnel_free(struct tunnel *t)
     leg_free(&t->forward.legs[CLIENT]);
     leg_free(&t->forward.legs[WORKER]);
     connector_free(&t->connector);
-    pings_free(&t->forward.pings);
     buffer_free(&t->pending_close);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define VERSION 3
+#define VERSION 4
 
 static void forward_image(struct image *image, struct forward *f)
 {

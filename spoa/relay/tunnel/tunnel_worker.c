@@ -6,14 +6,14 @@
 #define CLOSE_TAKEN 4001
 
 /* ---- a worker goes ---- */
-static void answer_pings(struct tunnel *t, uint64_t now)
+/* Without memory for the Pong, the Ping stays unanswered, which a client may not mind (RFC 6455 section 5.5.3). */
+static void answer_ping(struct tunnel *t, uint64_t now)
 {
     uint8_t payload[WS_CONTROL_MAX];
     size_t len;
 
-    while (t->forward.there[CLIENT] && pings_take(&t->forward.pings, payload, &len))
-        if (!forward_send_control(&t->forward, CLIENT, WS_PONG, slice_of(payload, len), now))
-            return;
+    if (t->forward.there[CLIENT] && pings_take(&t->forward.pings, payload, &len))
+        (void)forward_send_control(&t->forward, CLIENT, WS_PONG, slice_of(payload, len), now);
 }
 
 /* The worker was lost or left: what is held for it is for the next one. */
@@ -28,7 +28,7 @@ static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
     tunnel_lose_input(t, false);
     if (!send_queue_salvage(&leg->out))
         leg->message_out = 0;
-    answer_pings(t, now);
+    answer_ping(t, now);
 }
 
 /* What resumes exactly, and goes on, is worth any number of redials. */
