@@ -376,6 +376,19 @@ def test_who_stood_still_with_the_relay_is_not_silent(made):
     assert data(client) == b"answer"
 
 
+@pytest.mark.parametrize("limit", ["max_age", "idle"])
+def test_a_tunnel_is_not_open_beyond_its_limit_because_the_relay_was_late(made, limit):
+    tunnels = made(**{limit: "1s"})
+    client, upstream = tunnels.open(tunnels.worker())
+    with Stillness(tunnels, 3.5):  # more than a second after the limit
+        if limit == "max_age":
+            client.say(b"too late")
+    since = time.monotonic()
+    assert client.closed()[1] == limit.replace("_", " ")
+    assert time.monotonic() - since < 0.9  # a peer that is silent gets a second more
+    upstream.closed()  # without a message in front
+
+
 def test_a_move_that_is_told_while_the_relay_is_stopped_is_no_end(made):
     tunnels = made(grace_period="2s")
     one, two = tunnels.worker(), tunnels.worker()

@@ -143,6 +143,11 @@ static void want(struct tunnel_io *io)
     }
 }
 
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Moved only when it would be too late: traffic puts off most of what is due, and it is then looked at for nothing, which is
  * cheaper than to move it for every message. */
 static void set_time(struct tunnel_io *io)
@@ -152,7 +157,7 @@ static void set_time(struct tunnel_io *io)
     if (io->permit == PERMIT_TAKEN && tunnel_limits_permit_until(io) < due)
         due = tunnel_limits_permit_until(io);
     if (due < io->patient_until)
-        due = io->patient_until;
+        due = earlier(io->patient_until, tunnel_limits_due(&io->tunnel));
     if (tunnel_times_at(io->seat) <= due)
         return;
     uint64_t now = loop_clock();
@@ -257,16 +262,19 @@ void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
     struct tunnel_io *io = tunnel_rest_wake(seat);
     uint64_t now = loop_clock();
 
-    /* with the machine all others may have stood still, too: they get a moment to say what they would have */
-    if (now > then + STOOD_STILL) {
+    /* With the machine all others may have stood still, too: silent peers get a moment to say what they would have said. A tunnel
+     * ends with its token all the same, however late this thread is: otherwise who makes the thread late could stay. */
+    if (now > then + STOOD_STILL)
         io->patient_until = now + PATIENCE;
-        set_time(io);
-        return;
-    }
+    tunnel_end_expired(&io->tunnel, now);
     look_again(io);
     if (io->gone)
         return;
-    tunnel_tick(&io->tunnel, loop_clock());
+    now = loop_clock();
+    if (now < io->patient_until)
+        tunnel_end_idle(&io->tunnel, now);
+    else
+        tunnel_tick(&io->tunnel, now);
     tunnel_io_update(io);
 }
 

@@ -70,7 +70,7 @@ struct tunnel_io {
     struct upgrade_kept *upgrade;   /* NULL: it is packed */
     struct tunnel_packed *packed;   /* since it rested, until its upgrade was needed; NULL else */
     struct tunnel_io *next, **link; /* of those that do not rest */
-    uint64_t patient_until;         /* it is not due before */
+    uint64_t patient_until;         /* nobody's silence is judged before */
     struct buffer early;            /* from the client, before its 101 */
     struct pipe *pipe;              /* payload of a large frame for the client is in it */
     bool client_bounded;            /* its socket has room for less than what is moved at once */

@@ -393,14 +393,29 @@ static uint64_t after(uint64_t since, uint64_t limit)
     return limit ? since + limit : UINT64_MAX;
 }
 
-static void check_limits(struct tunnel *t, uint64_t now)
+void tunnel_end_expired(struct tunnel *t, uint64_t now)
 {
+    if (!tunnel_is_open(t))
+        return;
     if (now >= t->expires)
         tunnel_fail(t, CLOSE_token_expired, now);
     else if (now >= after(t->opened, t->max_age))
         tunnel_fail(t, CLOSE_max_age, now);
-    else if (now >= after(t->forward.used, t->idle))
+    decide_reading(t, now);
+}
+
+void tunnel_end_idle(struct tunnel *t, uint64_t now)
+{
+    if (tunnel_is_open(t) && now >= after(t->forward.used, t->idle))
         tunnel_fail(t, CLOSE_idle, now);
+    decide_reading(t, now);
+}
+
+uint64_t tunnel_limits_due(const struct tunnel *t)
+{
+    if (!tunnel_is_open(t))
+        return UINT64_MAX;
+    return least(t->expires, least(after(t->opened, t->max_age), after(t->forward.used, t->idle)));
 }
 
 /* What a worker that is not read has to say nobody knows; when it is read again it gets a moment. */
@@ -444,8 +459,8 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         tunnel_close_overdue(t, now);
     if (t->state == TUNNEL_grace && now >= t->close_at)
         tunnel_grace_over(t, now);
-    if (tunnel_is_open(t))
-        check_limits(t, now);
+    tunnel_end_expired(t, now);
+    tunnel_end_idle(t, now);
     if (tunnel_is_open(t))
         check_leg(t, CLIENT, now);
     if (tunnel_is_open(t))
@@ -474,8 +489,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t)
     due = least(due, connector_due(&t->connector));
     if (!tunnel_is_open(t))
         return due;
-    due = least(due, least(after(t->opened, t->max_age), after(t->forward.used, t->idle)));
-    due = least(due, t->expires);
+    due = least(due, tunnel_limits_due(t));
     due = least(due, least(adapter_due(t), lacking_due(t)));
     due = least(due, leg_due(&t->forward.legs[CLIENT], &client));
     return t->forward.there[WORKER] ? least(due, leg_due(&t->forward.legs[WORKER], &worker)) : due;

@@ -108,6 +108,12 @@ void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
 /* When that may be more than an acknowledgement: what has come by then counts, and is to be handled first. */
 uint64_t tunnel_judges_at(const struct tunnel *t);
+/* The parts of tunnel_tick that judge nobody's silence: a caller that gives silent peers more time calls these on time. The first
+ * ends a tunnel that is open beyond its token or `max_age`, the second one that has moved no data for `idle`. */
+void tunnel_end_expired(struct tunnel *t, uint64_t now);
+void tunnel_end_idle(struct tunnel *t, uint64_t now);
+/* When one of the two ends the tunnel unless data moves; UINT64_MAX: never. */
+uint64_t tunnel_limits_due(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked, CLOSE_held_too_much. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
