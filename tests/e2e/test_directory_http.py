@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cell import AT_ONCE, on_worker, until
 from client import Http1, request
-from false_agent import FalseHaproxy
+from false_agent import FalseHaproxy, variables
 from plane import FakePlane, answer
 
 ROUTES = [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}]
@@ -261,9 +261,9 @@ def test_retry_after_is_heeded(cells, origins):
 
 
 def test_a_look_up_that_waited_for_its_turn_has_as_long_as_any_other(cells):
-    """More are asked for than are on their way at a time. Those behind would not be answered in what is left of their time,
+    """More are asked for than one owner has on their way at a time. Those behind would not be answered in what is left of their time,
     and the control plane would be taken for one that is dead."""
-    plane, names = FakePlane(), [f"late-{i}" for i in range(100)]
+    plane, names = FakePlane(), [f"late-{i}" for i in range(30)]
     cell = cells(config={"directory": directory(plane.url, timeout="4s"), "agent": {"threads": 1}, "routes": ROUTES})
     until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
 
@@ -280,6 +280,64 @@ def test_a_look_up_that_waited_for_its_turn_has_as_long_as_any_other(cells):
     until(lambda: sum(outcomes()) >= len(names), 20, "not all of them are answered")
     assert outcomes() == [len(names), 0]
     assert "does not answer" not in (cell.run_dir / "agent.log").read_text()
+    haproxy.close()
+    plane.close()
+
+
+def from_address(path, address, *headers):
+    return question(path) | {"source": bytes(address), "headers": "".join(f"{line}\r\n" for line in ("host: x", *headers)) + "\r\n"}
+
+
+def under_attack(haproxy, attack, questions, seconds=0.05):
+    """The error that is said to each of `questions`, which come one by one. Before each of them all that `attack` returns is asked;
+    nobody waits for what is said to that."""
+    mine, said = {}, {}
+    for number, asked in enumerate(questions, 1):
+        haproxy.ask({100_000 + number * 1000 + i: one for i, one in enumerate(attack())})
+        time.sleep(seconds)
+        haproxy.ask({number: asked})
+        mine[number] = asked
+    while mine:
+        _, stream, payload = haproxy.receive()
+        if mine.pop(stream, None):
+            said[stream] = variables(payload).get("error", b"")
+    return list(said.values())
+
+
+ATTACKED = [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"},
+            {"name": "own", "path": "/own/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["token", "address"])
+def test_who_asks_for_what_nobody_knows_makes_no_others_wait(cells, who):
+    """620 unknown ids a second of one address, of which the control plane answers 640 at most: 30 of 30 new sandboxes of others are found
+    in time, be they named by tokens or asked for from other addresses."""
+    plane, numbers = FakePlane(), iter(range(100_000))
+
+    def slowly(connection, asked):
+        if asked.target == "/v1/events":
+            return plane.follow(connection, asked)
+        time.sleep(0.1)
+        known = "/new-" in asked.target
+        return answer(connection, 200 if known else 404, {"worker": "http://127.0.0.1:9"} if known else {"error": "sandbox_not_found"})
+
+    plane.way = slowly
+    config = {"directory": {"kind": "http", "url": plane.url}, "agent": {"threads": 1, "lookup": "500ms"}, "routes": ATTACKED}
+    cell = cells(config=config)
+    until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+
+    def attack(count=31):
+        return [from_address(f"/s/unknown-{next(numbers)}/x", [192, 0, 2, 1]) for _ in range(count)]
+
+    haproxy.ask({900_000 + i: one for i, one in enumerate(attack(300))})
+
+    def own(i):
+        if who == "address":
+            return from_address(f"/s/new-{i}/x", [192, 0, 2, 100 + i])
+        return from_address(f"/own/new-{i}/x", [192, 0, 2, 1], "authorization: Bearer " + cell.token(f"new-{i}", need=["http"]))
+
+    assert under_attack(haproxy, attack, [own(i) for i in range(30)]) == [b""] * 30
     haproxy.close()
     plane.close()
 

@@ -222,7 +222,7 @@ static void learn(struct world *w, const char *sandbox, const struct record *rec
     struct slice key = slice_text(sandbox);
     for (int strangers = 0; strangers < 2; strangers++) { /* both have to be answered */
         (void)(strangers ? directory_cache_find_alike : directory_cache_find)(cache_of(w), key, true, 1,
-                                                                              &box);
+                                                                              (struct fair_owner){0}, &box);
         shared_record_release(box);
     }
     directory_cache_answered(cache_of(w), key, record ? LOOKUP_FOUND : LOOKUP_ABSENT, record, 0);

@@ -13,7 +13,10 @@
 struct world {
     struct directory_cache *cache;
     uint64_t now;
-    bool refuses;                    /* look-ups cannot be begun */
+    bool refuses;            /* look-ups cannot be begun */
+    bool crowded;            /* who asks has too many of them on their way */
+    struct fair_owner owner; /* who asked last, and who joined last */
+    struct fair_owner joined;
     const char *pushed;              /* just then, if it is set */
     bool (*faster)(struct world *w); /* what another thread does between this one's clock and its lock */
     unsigned asked, told, works;
@@ -43,7 +46,7 @@ static struct record record_of(const char *host, int64_t epoch)
     };
 }
 
-static bool on_look_up(void *context, struct slice key)
+static enum directory_ask on_look_up(void *context, struct slice key, struct fair_owner owner)
 {
     struct world *w = context;
     struct record pushed = record_of(w->pushed, 0);
@@ -51,7 +54,14 @@ static bool on_look_up(void *context, struct slice key)
         directory_cache_changed(w->cache, key, &pushed);
     w->asked++;
     snprintf(w->last_asked, sizeof w->last_asked, "%.*s", SLICE_PRINTF(key));
-    return !w->refuses;
+    w->owner = owner;
+    return w->refuses ? ASK_REFUSED : w->crowded ? ASK_CROWDED : ASK_BEGUN;
+}
+
+static void on_joined(void *context, struct slice key, struct fair_owner owner)
+{
+    (void)key;
+    ((struct world *)context)->joined = owner;
 }
 
 static void on_notified(void *context, struct slice key, uint64_t waiters)
@@ -75,6 +85,7 @@ static struct directory_cache_options options_of(struct world *w)
                                             .patience = 200 * MS,
                                             .clock = clock_of,
                                             .look_up = on_look_up,
+                                            .join = on_joined,
                                             .notify = on_notified,
                                             .work = on_work,
                                             .context = w};
@@ -128,7 +139,8 @@ static const char *find_or_last(struct world *w, const char *key, bool last)
     static const char *const names[] = {
         [LOOKUP_ABSENT] = "absent", [LOOKUP_UNAVAILABLE] = "unavailable", [LOOKUP_PENDING] = "pending"};
     struct shared_record *box;
-    enum lookup found = directory_cache_find(w->cache, slice_text(key), last, 1, &box);
+    enum lookup found =
+        directory_cache_find(w->cache, slice_text(key), last, 1, (struct fair_owner){0}, &box);
     if (found != LOOKUP_FOUND) {
         assert_null(box);
         return names[found];
@@ -191,7 +203,7 @@ static void who_read_the_clock_first_and_has_the_lock_second_asks_no_second_time
     answer(w, "a", "one");
     w->now += 10 * SECOND;
     w->faster = asks_for_a;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
     assert_int_equal(w->asked, 2);
     w->faster = wakes_a;
     assert_false(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
@@ -297,7 +309,7 @@ static void what_is_no_key_is_absent(void **state)
     answer(w, key, "x");
     assert_false(directory_cache_pin(w->cache, slice_text(key), 1));
     directory_cache_unpin(w->cache, slice_text(key));
-    assert_false(directory_cache_refresh(w->cache, slice_text(key), 1));
+    assert_false(directory_cache_refresh(w->cache, slice_text(key), 1, (struct fair_owner){0}));
     assert_false(directory_cache_may_wake(w->cache, slice_text(key)));
     key[255] = '\0';
     assert_string_equal(find(w, key), "pending");
@@ -748,13 +760,14 @@ static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned
     assert_int_equal(w->asked, 1000);
 }
 
-static bool answers_at_once(void *context, struct slice key)
+static enum directory_ask answers_at_once(void *context, struct slice key, struct fair_owner owner)
 {
     struct world *w = context;
+    (void)owner;
     struct record record = record_of("one", 0);
     w->asked++;
     directory_cache_answered(w->cache, key, LOOKUP_FOUND, &record, 0);
-    return true;
+    return ASK_BEGUN;
 }
 
 static void what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_once(void **state)
@@ -857,12 +870,12 @@ static void look_ups_that_hang_hold_up_no_other_for_long(void **state)
 
 static unsigned times_asked[WATCHED];
 
-static bool counts_times(void *context, struct slice key)
+static enum directory_ask counts_times(void *context, struct slice key, struct fair_owner owner)
 {
     uint64_t number = 0;
     assert_true(slice_u64(key, WATCHED - 1, &number));
     times_asked[number]++;
-    return on_look_up(context, key);
+    return on_look_up(context, key, owner);
 }
 
 /* All are broken: the first ones are due again long before it was the last one's turn. */
@@ -916,17 +929,17 @@ static void a_redial_asks_afresh_and_is_told(void **state)
     learn(w, "a", "one");
     w->told = 0;
     w->now += 50 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
     w->now += 50 * MS;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
     assert_int_equal(w->asked, 2);
     assert_string_equal(find(w, "a"), "found one"); /* others do not wait */
     answer(w, "a", "one");
     assert_int_equal(w->told, 1);
     w->now += SECOND;
     w->refuses = true;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
 }
 
 static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
@@ -934,15 +947,16 @@ static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
     struct world *w = *state;
     learn(w, "a", "one");
     w->now += SECOND;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
     w->now += 200 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
     answer(w, "a", "one");
     w->now += SECOND;
     directory_cache_health(w->cache, false, false);
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
-    assert_int_equal(w->asked, 3);                                         /* it is asked nevertheless */
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"), 1)); /* nothing else is known */
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1, (struct fair_owner){0}));
+    assert_int_equal(w->asked, 3); /* it is asked nevertheless */
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"), 1,
+                                        (struct fair_owner){0})); /* nothing else is known */
 }
 
 static void waking_is_asked_for_once_in_five_seconds(void **state)
@@ -1069,7 +1083,7 @@ static void a_record_that_is_looked_up_is_not_given_up_for_others(void **state)
         if (i >= 20)
             continue;
         w->now += 100 * MS;
-        assert_true(directory_cache_refresh(w->cache, slice_text(key), 1));
+        assert_true(directory_cache_refresh(w->cache, slice_text(key), 1, (struct fair_owner){0}));
     }
     assert_in_range(directory_cache_counts(w->cache).records, 90, 100);
     for (int i = 0; i < 20; i++) {
@@ -1089,7 +1103,8 @@ static void what_was_just_answered_stays_however_many_records_are_looked_up(void
         snprintf(key, sizeof key, "record-%d", i);
         learn(w, key, "one");
         w->now += 100 * MS;
-        assert_int_equal(directory_cache_refresh(w->cache, slice_text(key), 1), i < 75);
+        assert_int_equal(directory_cache_refresh(w->cache, slice_text(key), 1, (struct fair_owner){0}),
+                         i < 75);
     }
     for (int i = 0; i < 40; i++) {
         snprintf(key, sizeof key, "new-%d", i);
@@ -1098,9 +1113,9 @@ static void what_was_just_answered_stays_however_many_records_are_looked_up(void
         assert_int_equal(directory_cache_counts(w->cache).records, 100);
     }
     w->now += 100 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1, (struct fair_owner){0}));
     answer(w, "record-0", "two");
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1, (struct fair_owner){0}));
 }
 
 static void look_ups_of_what_is_unknown_are_bounded(void **state)
@@ -1115,7 +1130,7 @@ static void look_ups_of_what_is_unknown_are_bounded(void **state)
     assert_in_range(counts.empty, 5000 - refused, 5000 - refused + 64);
     assert_int_equal(counts.crowded, refused);
     assert_int_equal(counts.unavailable, refused);
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("unknown-4999"), 1));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("unknown-4999"), 1, (struct fair_owner){0}));
     /* each answer makes room for one */
     answer_none(w, "unknown-0", LOOKUP_UNAVAILABLE);
     assert_string_equal(find(w, "unknown-4998"), "pending");
@@ -1163,7 +1178,9 @@ static void a_record_lives_on_with_who_holds_it(void **state)
     one.headers = SLICE_LITERAL("packed");
     find(w, "a");
     directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &one, 0);
-    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("a"), false, 1, &box), LOOKUP_FOUND);
+    assert_int_equal(
+        directory_cache_find(w->cache, SLICE_LITERAL("a"), false, 1, (struct fair_owner){0}, &box),
+        LOOKUP_FOUND);
     directory_cache_removed(w->cache, SLICE_LITERAL("a"));
     assert_true(slice_is(box->record.worker.host, "one"));
     assert_true(slice_is(box->record.headers, "packed"));
@@ -1209,12 +1226,12 @@ static uint64_t crowd_clock(void *context)
            100 * MS;
 }
 
-static bool crowd_look_up(void *context, struct slice key)
+static enum directory_ask crowd_look_up(void *context, struct slice key, struct fair_owner owner)
 {
-    (void)key;
-    return (atomic_fetch_add_explicit(&((struct crowd *)context)->look_ups, 1, memory_order_relaxed) + 1) %
-               7 !=
-           0;
+    (void)key, (void)owner;
+    bool good =
+        (atomic_fetch_add_explicit(&((struct crowd *)context)->look_ups, 1, memory_order_relaxed) + 1) % 7;
+    return good ? ASK_BEGUN : ASK_REFUSED;
 }
 
 static void crowd_notified(void *context, struct slice key, uint64_t waiters)
@@ -1251,7 +1268,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
         }
         break;
     case 4:
-        directory_cache_refresh(c, key, 1);
+        directory_cache_refresh(c, key, 1, (struct fair_owner){0});
         break;
     case 5:
         directory_cache_missed(c);
@@ -1264,7 +1281,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
         directory_cache_answered(c, key, what % 3 ? LOOKUP_FOUND : LOOKUP_ABSENT, &record, 0);
         break;
     default:
-        if (directory_cache_find(c, key, what % 2, 1, &box) == LOOKUP_FOUND)
+        if (directory_cache_find(c, key, what % 2, 1, (struct fair_owner){0}, &box) == LOOKUP_FOUND)
             assert_true(slice_is(box->record.worker.host, "host"));
         shared_record_release(box);
     }
@@ -1317,7 +1334,8 @@ static void threads_may_do_everything_at_once(void **state)
 static enum lookup find_alike(struct world *w, const char *key, bool last)
 {
     struct shared_record *box;
-    enum lookup found = directory_cache_find_alike(w->cache, slice_text(key), last, 1, &box);
+    enum lookup found =
+        directory_cache_find_alike(w->cache, slice_text(key), last, 1, (struct fair_owner){0}, &box);
     shared_record_release(box);
     return found;
 }
@@ -1337,7 +1355,7 @@ static void owner_uses(struct world *w, const char *key, uint64_t ttl)
     struct record record = record_of("a", 0);
     struct shared_record *box;
     unsigned before = w->asked;
-    (void)directory_cache_find(w->cache, slice_text(key), false, 1, &box);
+    (void)directory_cache_find(w->cache, slice_text(key), false, 1, (struct fair_owner){0}, &box);
     shared_record_release(box);
     if (w->asked > before)
         directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, ttl);
@@ -1408,7 +1426,8 @@ static void who_may_know_believes_absence_for_a_second_only(void **state)
     w->now += 1100 * MS;
     assert_int_equal(find_alike(w, "none", false), LOOKUP_ABSENT);
     assert_int_equal(w->asked, 1);
-    assert_int_equal(directory_cache_find(w->cache, key, false, 1, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, key, false, 1, (struct fair_owner){0}, &box),
+                     LOOKUP_PENDING);
     assert_int_equal(w->asked, 2);
 }
 
@@ -1417,9 +1436,13 @@ static void only_who_waits_or_watches_is_told(void **state)
     struct world *w = *state;
     struct shared_record *box;
     const struct slice key = SLICE_LITERAL("sb");
-    assert_int_equal(directory_cache_find(w->cache, key, false, 2, &box), LOOKUP_PENDING);
-    assert_int_equal(directory_cache_find(w->cache, key, false, 8, &box), LOOKUP_PENDING);
-    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("other"), false, 16, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, key, false, 2, (struct fair_owner){0}, &box),
+                     LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, key, false, 8, (struct fair_owner){0}, &box),
+                     LOOKUP_PENDING);
+    assert_int_equal(
+        directory_cache_find(w->cache, SLICE_LITERAL("other"), false, 16, (struct fair_owner){0}, &box),
+        LOOKUP_PENDING);
     answer_epoch(w, "sb", "one", 1);
     assert_int_equal(w->waiters, 2 | 8);
     answer_epoch(w, "other", "one", 1);
@@ -1430,7 +1453,7 @@ static void only_who_waits_or_watches_is_told(void **state)
     directory_cache_changed(w->cache, key, &two);
     assert_int_equal(w->waiters, 4 | 32);
     w->now += SECOND;
-    assert_true(directory_cache_refresh(w->cache, key, 64));
+    assert_true(directory_cache_refresh(w->cache, key, 64, (struct fair_owner){0}));
     answer_epoch(w, "sb", "two", 2);
     assert_int_equal(w->waiters, 64); /* nothing has changed for who watches */
     directory_cache_unpin(w->cache, key);
@@ -1438,6 +1461,78 @@ static void only_who_waits_or_watches_is_told(void **state)
     w->told = 0;
     directory_cache_changed(w->cache, key, &three);
     assert_int_equal(w->told, 0);
+}
+
+static enum lookup find_as(struct world *w, const char *key, uint64_t owner, enum fair_rank rank)
+{
+    struct shared_record *box;
+    enum lookup found = directory_cache_find(w->cache, slice_text(key), false, (uint64_t)1 << owner,
+                                             (struct fair_owner){owner, rank}, &box);
+    shared_record_release(box);
+    return found;
+}
+
+/* Who asks for too much is refused; that says nothing of what it has asked for. */
+static void who_is_crowded_out_takes_nothing_from_others(void **state)
+{
+    struct world *w = *state;
+    w->crowded = true;
+    assert_int_equal(find_as(w, "a", 1, FAIR_VERIFIED), LOOKUP_UNAVAILABLE);
+    w->crowded = false;
+    assert_int_equal(find_as(w, "a", 2, FAIR_VERIFIED), LOOKUP_PENDING);
+    assert_int_equal(w->asked, 2);
+    assert_int_equal(w->owner.hash, 2);
+    assert_int_equal(directory_cache_counts(w->cache).crowded, 1);
+    assert_int_equal(directory_cache_counts(w->cache).failed, 0);
+}
+
+static void who_waits_for_what_was_not_asked_after_all_is_told_and_may_ask(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(find_as(w, "a", 1, FAIR_UNVERIFIED), LOOKUP_PENDING);
+    assert_int_equal(find_as(w, "a", 2, FAIR_VERIFIED), LOOKUP_PENDING);
+    assert_int_equal(w->asked, 1);
+    assert_int_equal(w->joined.hash, 2);
+    directory_cache_unasked(w->cache, SLICE_LITERAL("a"));
+    assert_int_equal(w->told, 1);
+    assert_int_equal(w->waiters, 1 << 1 | 1 << 2);
+    assert_int_equal(find_as(w, "a", 2, FAIR_VERIFIED), LOOKUP_PENDING);
+    assert_int_equal(w->asked, 2);
+    directory_cache_unasked(w->cache, SLICE_LITERAL("b")); /* which nobody has asked for */
+}
+
+/* But who has yet to prove that he may know of it does not hear of it by how soon he is answered. */
+static void what_is_in_use_is_asked_for_as_that(void **state)
+{
+    struct world *w = *state;
+    struct shared_record *box;
+    assert_int_equal(find_as(w, "a", 1, FAIR_VERIFIED), LOOKUP_PENDING);
+    assert_int_equal(w->owner.rank, FAIR_VERIFIED);
+    answer(w, "a", "one");
+    w->now += 700 * SECOND;
+    assert_int_equal(find_as(w, "a", 1, FAIR_VERIFIED), LOOKUP_PENDING);
+    assert_int_equal(w->owner.rank, FAIR_IN_USE);
+    answer(w, "a", "one");
+    w->now += 700 * SECOND;
+    (void)directory_cache_find_alike(w->cache, SLICE_LITERAL("a"), false, 1,
+                                     (struct fair_owner){1, FAIR_UNVERIFIED}, &box);
+    shared_record_release(box);
+    assert_int_equal(w->owner.rank, FAIR_UNVERIFIED);
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("b"), 1));
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->owner.rank, FAIR_IN_USE);
+    directory_cache_unpin(w->cache, SLICE_LITERAL("b"));
+}
+
+static void what_was_not_woken_may_be_woken_at_once(void **state)
+{
+    struct world *w = *state;
+    assert_true(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+    directory_cache_not_woken(w->cache, SLICE_LITERAL("a"));
+    assert_true(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+    directory_cache_not_woken(w->cache, SLICE_LITERAL("b"));
+    directory_cache_not_woken(w->cache, SLICE_LITERAL(""));
 }
 
 int main(void)
@@ -1497,6 +1592,10 @@ int main(void)
         TEST(look_ups_of_what_is_unknown_are_bounded),
         TEST(look_ups_that_cannot_be_begun_make_room_for_others),
         TEST(answers_that_never_come_make_room_for_others),
+        TEST(who_is_crowded_out_takes_nothing_from_others),
+        TEST(who_waits_for_what_was_not_asked_after_all_is_told_and_may_ask),
+        TEST(what_is_in_use_is_asked_for_as_that),
+        TEST(what_was_not_woken_may_be_woken_at_once),
         TEST(a_record_lives_on_with_who_holds_it),
         TEST(without_memory_nothing_is_known_and_nothing_is_lost),
         cmocka_unit_test(threads_may_do_everything_at_once),

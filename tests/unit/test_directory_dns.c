@@ -95,7 +95,8 @@ static void finds(const char *options_text, const char *key, enum lookup expecte
     if (!directory)
         fail_msg("%s", why.text);
     answers = 0;
-    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, 1, &box),
+    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, 1,
+                                          (struct fair_owner){0}, &box),
                      LOOKUP_PENDING);
     for (int i = 0; i < 10000 && !answers; i++)
         loop_turn(loop, true); /* it has timers */

@@ -109,7 +109,8 @@ static bool begin_kind(void *context)
 
     assert_true(directory || why.text[0]);
     if (directory && directory_cache(directory))
-        (void)directory_cache_find(directory_cache(directory), SLICE_LITERAL("a"), false, 1, &box);
+        (void)directory_cache_find(directory_cache(directory), SLICE_LITERAL("a"), false, 1,
+                                   (struct fair_owner){0}, &box);
     for (unsigned i = 0; directory && i < 3; i++)
         loop_turn(b->loop, false);
     directory_stop(directory);

@@ -242,17 +242,6 @@ static struct slice token_sandbox(struct decision *d)
     return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
 }
 
-/* Asks the directory once a decision. */
-static enum lookup look_up(struct decision *d, bool alike)
-{
-    const struct decide_view *view = d->view;
-    if (!d->looked)
-        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space,
-                                                                                d->sandbox, &d->record);
-    d->looked = true;
-    return d->lookup;
-}
-
 /* Too few bits, or chosen by people: trying on would find it. */
 static bool can_be_guessed(const struct decision *d)
 {
@@ -300,6 +289,34 @@ static void remember(const struct decision *d)
     struct slice parts[AUTH_FAILURE_LIMITER_PARTS];
     size_t count = right_parts(d, memory, parts);
     auth_failure_limiter_learn(d->view->limiter, parts, count);
+}
+
+void decide_asks(const struct decide_view *view, const struct asker *asker)
+{
+    if (view->asks)
+        view->asks(view->directory, asker);
+}
+
+/* Whose share of others' work this decision takes. A secret that was right before says that its sandbox asks. */
+static struct asker asker_of(const struct decision *d)
+{
+    if (d->granted && !can_be_guessed(d))
+        return asker_of_grant(&d->grant);
+    return has_credential(d) && (d->granted || was_right(d)) ? asker_of_sandbox(d->space, d->sandbox)
+                                                             : asker_of_source(&d->request->source);
+}
+
+/* Asks the directory once a decision. */
+static enum lookup look_up(struct decision *d, bool alike)
+{
+    const struct decide_view *view = d->view;
+    const struct asker asker = asker_of(d);
+    decide_asks(view, &asker);
+    if (!d->looked)
+        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space,
+                                                                                d->sandbox, &d->record);
+    d->looked = true;
+    return d->lookup;
 }
 
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
@@ -618,6 +635,14 @@ static bool relay_waits(struct decision *d, enum refusal otherwise, const char *
                                         : decide_deny(d, otherwise, "record", why);
 }
 
+/* Who asks may be known better now than when the record was looked up. */
+static bool may_wake(const struct decision *d)
+{
+    const struct asker asker = asker_of(d);
+    decide_asks(d->view, &asker);
+    return d->view->wake != NULL;
+}
+
 static bool check_state(struct decision *d)
 {
     if (!d->found)
@@ -631,7 +656,7 @@ static bool check_state(struct decision *d)
     case RECORD_STOPPED:
         return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
     case RECORD_SUSPENDED:
-        if (d->view->wake && d->view->wake(d->view->directory, d->space, d->sandbox))
+        if (may_wake(d) && d->view->wake(d->view->directory, d->space, d->sandbox))
             return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is suspended and is being woken");
         return decide_deny(d, REFUSAL_sandbox_waking, "record",
                            "the sandbox is suspended and nobody here can wake it");

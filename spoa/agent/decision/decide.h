@@ -16,6 +16,7 @@
 
 #include "spoa/agent/decision/auth_failure_limiter.h"
 #include "spoa/agent/egress/config.h"
+#include "spoa/agent/model/asker.h"
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/model/record.h"
 #include "spoa/agent/route/route.h"
@@ -53,6 +54,8 @@ struct decide_view {
     /* Whether it may be at a Unix socket of that path (worker_sockets); NULL: none may. */
     bool (*socket_allowed)(const void *networks, struct slice path);
     const void *networks;
+    /* Told who it is that the functions below are called for, before each of them. May be NULL. */
+    void (*asks)(void *directory, const struct asker *asker);
     /* space may be absent. */
     enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);
     /* The same for somebody of whom nothing is proven yet, so that nothing tells absent sandboxes from others; NULL:
@@ -83,6 +86,8 @@ struct decide_view {
  */
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict);
+/* Says who asks, to whom the view looks things up for. */
+void decide_asks(const struct decide_view *view, const struct asker *asker);
 /* Whether the token of this jti was revoked by itself. */
 bool decide_revoked(const struct decide_view *view, struct slice jti);
 

@@ -169,9 +169,20 @@ static bool check_token(struct egress *e, struct slice token)
     return true;
 }
 
+/* Whose share of others' work this takes, before its record is known. */
+static struct asker asker_of(const struct egress *e)
+{
+    if (e->granted)
+        return asker_of_grant(&e->grant);
+    return slice_present(e->sandbox) ? asker_of_sandbox(e->space, e->sandbox)
+                                     : asker_of_source(&e->request->source);
+}
+
 static bool look_up(struct egress *e, struct slice space, struct slice name, enum lookup *lookup)
 {
     const struct decide_view *view = e->view;
+    const struct asker asker = asker_of(e);
+    decide_asks(view, &asker);
     *lookup = view->find(view->directory, space, name, &e->record);
     e->pending = *lookup == LOOKUP_PENDING;
     if (*lookup == LOOKUP_FOUND || *lookup == LOOKUP_ABSENT)
@@ -350,6 +361,8 @@ static bool find_address(struct egress *e)
     struct address addresses[EGRESS_ADDRESSES];
     size_t count = 1;
     enum lookup lookup = LOOKUP_FOUND;
+    const struct asker asker = asker_of_org(e->record.org, e->space, e->sandbox);
+    decide_asks(e->view, &asker);
     if (e->request->addr.family)
         addresses[0] = e->request->addr;
     else if (e->target.address.family)

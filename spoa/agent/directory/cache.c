@@ -178,49 +178,65 @@ static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, ui
     return LOOKUP_ABSENT;
 }
 
+/* With nothing locked: begins the look-up, or waits for one that is on its way. Returns false if that cannot be. */
+static bool ask_or_join(struct directory_cache *c, struct slice key, bool ask, bool waits,
+                        struct fair_owner owner)
+{
+    if (ask)
+        return cache_look_up(c, key, owner);
+    if (waits && c->options.join)
+        c->options.join(c->options.context, key, owner);
+    return true;
+}
+
 static enum lookup find_entry(struct directory_cache *c, struct slice key, bool last, bool alike,
-                              uint64_t waiter, struct shared_record **box)
+                              uint64_t waiter, struct fair_owner owner, struct shared_record **box)
 {
     struct locked_entry h;
     bool ask;
     *box = NULL;
     if (!lock_made_entry(&h, c, key))
         return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
+    h.owner = owner;
     directory_table_touch(&h.stripe->table, h.entry);
     enum lookup found = judge_entry(&h, last, alike, waiter, &ask);
+    owner = cache_owner(&h, alike);
     if (found == LOOKUP_FOUND)
         *box = shared_record_retain(h.entry->box);
     cache_unlock(&h);
-    if (ask && !cache_look_up(c, key) && found == LOOKUP_PENDING)
+    if (!ask_or_join(c, key, ask, found == LOOKUP_PENDING, owner) && found == LOOKUP_PENDING)
         found = LOOKUP_UNAVAILABLE;
     return found;
 }
 
 enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, uint64_t waiter,
-                                 struct shared_record **box)
+                                 struct fair_owner owner, struct shared_record **box)
 {
-    return find_entry(c, key, last, false, waiter, box);
+    return find_entry(c, key, last, false, waiter, owner, box);
 }
 
 enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last,
-                                       uint64_t waiter, struct shared_record **box)
+                                       uint64_t waiter, struct fair_owner owner, struct shared_record **box)
 {
-    return find_entry(c, key, last, true, waiter, box);
+    return find_entry(c, key, last, true, waiter, owner, box);
 }
 
-bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64_t waiter)
+bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64_t waiter,
+                             struct fair_owner owner)
 {
     struct locked_entry h;
     if (!lock_made_entry(&h, c, key))
         return false;
     struct directory_entry *e = h.entry;
+    h.owner = owner;
     directory_table_touch(&h.stripe->table, e);
     bool known = (e->box || e->absent) && !e->outdated && h.now < e->learned + FRESH_ENOUGH;
     bool ask = !known && cache_begin(&h);
     bool wait = !known && cache_in_flight(e, h.now) && !(e->box && is_away(&h));
     e->waiters |= wait ? waiter : 0;
+    owner = cache_owner(&h, false);
     cache_unlock(&h);
-    return (!ask || cache_look_up(c, key)) && wait;
+    return ask_or_join(c, key, ask, wait, owner) && wait;
 }
 
 bool directory_cache_pin(struct directory_cache *c, struct slice key, uint64_t waiter)
@@ -258,6 +274,17 @@ bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
         h.entry->woken = h.now;
     cache_unlock(&h);
     return may;
+}
+
+void directory_cache_not_woken(struct directory_cache *c, struct slice key)
+{
+    struct locked_entry h;
+    cache_lock(&h, c, key);
+    if (!h.stripe)
+        return;
+    if (h.entry)
+        h.entry->woken = 0;
+    cache_unlock(&h);
 }
 
 struct directory_cache_counts directory_cache_counts(struct directory_cache *c)

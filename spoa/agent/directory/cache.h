@@ -21,9 +21,16 @@
 #define CELLGATE_AGENT_DIRECTORY_CACHE_H
 
 #include "spoa/agent/model/shared_record.h"
+#include "spoa/base/fair.h"
 #include "spoa/base/time.h"
 
 struct directory_cache;
+
+enum directory_ask {
+    ASK_BEGUN,
+    ASK_CROWDED, /* the owner has as many look-ups on their way as it may; others may ask for the same */
+    ASK_REFUSED  /* it cannot be asked now, by nobody */
+};
 
 struct directory_cache_options {
     size_t entries;      /* records kept, each 4 KiB on average at most; what has none is bounded besides */
@@ -31,8 +38,11 @@ struct directory_cache_options {
     uint64_t patience;   /* a look-up that takes longer hangs */
     bool absence_is_doubt;
     uint64_t (*clock)(void *context); /* microseconds, only forward, not 0 */
-    /* Asks the directory; directory_cache_answered follows later. False: it cannot be asked now. */
-    bool (*look_up)(void *context, struct slice key);
+    /* Asks the directory on the owner's behalf; if that is ASK_BEGUN, directory_cache_answered or
+     * directory_cache_unasked follows later. */
+    enum directory_ask (*look_up)(void *context, struct slice key, struct fair_owner owner);
+    /* Another owner waits for a look-up that is on its way. May be NULL. */
+    void (*join)(void *context, struct slice key, struct fair_owner owner);
     /* A look-up that somebody waits for was answered, or what is known of a pinned key changed: of use to those whose
      * bits are set. */
     void (*notify)(void *context, struct slice key, uint64_t waiters);
@@ -69,26 +79,30 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 
 /* ---- who asks ---- */
 
-/* waiter: the bit by which `notify` names who asks; several may share one. */
+/* waiter: the bit by which `notify` names who asks; several may share one. owner: whose share a look-up takes; of what is in
+ * use already it takes a share of that rank (spoa/base/fair.h). Hash 0: the record itself is the owner. */
 
 /* FOUND: *box is the caller's to release. PENDING: `notify` follows when the look-up is answered. `last`: the
  * caller has waited enough: the last good record will do. */
 enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last, uint64_t waiter,
-                                 struct shared_record **box);
+                                 struct fair_owner owner, struct shared_record **box);
 /* The same for somebody who has yet to prove that he may know: absence is believed for as long as a record would be,
  * looked up again when a record would be, and serves while the directory is away; and what others have learned of a
  * record is looked up once more. So neither the time of an answer nor the directory's own load tells whether there is a
  * record, or whether it is in use. */
 enum lookup directory_cache_find_alike(struct directory_cache *cache, struct slice key, bool last,
-                                       uint64_t waiter, struct shared_record **box);
+                                       uint64_t waiter, struct fair_owner owner, struct shared_record **box);
 /* Wants to know what the directory says now. True: `notify` follows. False: what is known is as fresh as can be
  * had. */
-bool directory_cache_refresh(struct directory_cache *cache, struct slice key, uint64_t waiter);
+bool directory_cache_refresh(struct directory_cache *cache, struct slice key, uint64_t waiter,
+                             struct fair_owner owner);
 /* Counted: as many unpins follow. False when out of memory. */
 bool directory_cache_pin(struct directory_cache *cache, struct slice key, uint64_t waiter);
 void directory_cache_unpin(struct directory_cache *cache, struct slice key);
 /* Whether a suspended sandbox is to be woken now: true once in five seconds. */
 bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);
+/* It was not asked for: it may be asked for now. */
+void directory_cache_not_woken(struct directory_cache *cache, struct slice key);
 
 /* ---- what the directory says: as of directory/kind.h ---- */
 
@@ -96,6 +110,8 @@ bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);
 /* Returns how many microseconds the look-up took, or that none was on its way; ttl as of directory_answer. */
 uint64_t directory_cache_answered(struct directory_cache *cache, struct slice key, enum lookup outcome,
                                   const struct record *record, uint64_t ttl);
+/* The look-up ended before the directory was asked, as too many of its owner's wait. That says nothing of the record. */
+void directory_cache_unasked(struct directory_cache *cache, struct slice key);
 /* Whether it is of interest here; what is pushed of others is not kept. */
 bool directory_cache_has(struct directory_cache *cache, struct slice key);
 void directory_cache_changed(struct directory_cache *cache, struct slice key, const struct record *record);

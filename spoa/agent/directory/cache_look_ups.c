@@ -118,8 +118,17 @@ bool cache_give_turn_back(struct locked_entry *h)
     return given && atomic_load(&c->behind) && cache_flag(&c->answering);
 }
 
-/* The look-up could not be begun. */
-static void not_begun(struct directory_cache *c, struct slice key)
+struct fair_owner cache_owner(const struct locked_entry *h, bool alike)
+{
+    const struct directory_entry *e = h->entry;
+    bool used = !alike && (e->box || e->pins);
+    return (struct fair_owner){.hash = h->owner.hash ? h->owner.hash : e->hash,
+                               .rank = used ? FAIR_IN_USE : h->owner.rank};
+}
+
+/* The look-up could not be begun, or did not have its turn. refused: nobody can ask for it at the moment. Otherwise that is
+ * its owner's affair, and whoever waits for it may ask for it again. */
+static void not_begun(struct directory_cache *c, struct slice key, bool refused)
 {
     struct locked_entry h;
     uint64_t tell = 0;
@@ -130,21 +139,28 @@ static void not_begun(struct directory_cache *c, struct slice key)
         tell = cache_take_waiters(h.entry, false);
         directory_table_asked(&h.stripe->table, h.entry, false);
         (void)cache_give_turn_back(&h);
-        h.entry->unavailable = true;
-        h.entry->retry_at = h.now + RETRY_SOON;
+        h.entry->again = h.entry->overtaken = h.entry->strangers = false;
+        h.entry->unavailable = h.entry->unavailable || refused;
+        h.entry->retry_at = refused ? h.now + RETRY_SOON : h.entry->retry_at;
     }
-    h.stripe->counts.failed++;
+    h.stripe->counts.failed += refused;
+    h.stripe->counts.crowded += !refused;
     cache_unlock(&h);
     if (tell)
         c->options.notify(c->options.context, key, tell);
 }
 
-bool cache_look_up(struct directory_cache *c, struct slice key)
+bool cache_look_up(struct directory_cache *c, struct slice key, struct fair_owner owner)
 {
-    if (c->options.look_up(c->options.context, key))
-        return true;
-    not_begun(c, key);
-    return false;
+    enum directory_ask asked = c->options.look_up(c->options.context, key, owner);
+    if (asked != ASK_BEGUN)
+        not_begun(c, key, asked == ASK_REFUSED);
+    return asked == ASK_BEGUN;
+}
+
+void directory_cache_unasked(struct directory_cache *c, struct slice key)
+{
+    not_begun(c, key, false);
 }
 
 /* ---- its owner ---- */
@@ -156,6 +172,7 @@ struct batch {
     size_t first; /* the stripe that had the choice of them */
     size_t count;
     struct {
+        struct fair_owner owner;
         uint8_t len;
         uint8_t bytes[KEY_MAX];
     } keys[BATCH];
@@ -219,6 +236,7 @@ static void collect(struct directory_cache *c, struct stripe *s, struct batch *b
         h.entry = e;
         if (h.now + early(c, e) < cache_due_at(c, e, false) || !look_up_in_turn(&h, batch))
             continue;
+        batch->keys[batch->count].owner = cache_owner(&h, false);
         batch->keys[batch->count].len = e->key_len;
         memcpy(batch->keys[batch->count++].bytes, e->key, e->key_len);
     }
@@ -235,7 +253,7 @@ static bool work_stripe(struct directory_cache *c, struct stripe *s, struct batc
     do {
         collect(c, s, batch);
         for (size_t i = 0; i < batch->count; i++)
-            cache_look_up(c, slice_of(batch->keys[i].bytes, batch->keys[i].len));
+            cache_look_up(c, slice_of(batch->keys[i].bytes, batch->keys[i].len), batch->keys[i].owner);
         if (batch->count && !cache_flag(&c->answering))
             return false;
     } while (batch->count == BATCH);

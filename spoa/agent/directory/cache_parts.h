@@ -49,6 +49,7 @@ struct locked_entry {
     struct directory_cache *cache;
     struct stripe *stripe;
     struct slice key;
+    struct fair_owner owner; /* who asks */
     uint64_t hash;
     uint64_t now; /* read before locking: another thread may have stored a later time */
     struct directory_entry *entry;
@@ -87,8 +88,11 @@ uint64_t cache_lost_at(uint64_t now);
 bool cache_in_flight(const struct directory_entry *e, uint64_t now);
 /* Whether the caller is to call cache_look_up when it has unlocked the entry. */
 bool cache_begin(struct locked_entry *h);
-/* False: the directory could not be asked, which the entry knows then. */
-bool cache_look_up(struct directory_cache *c, struct slice key);
+/* The owner of a look-up of this entry: of what somebody uses it counts as that, but for those who have yet to prove that they
+ * may know of it. */
+struct fair_owner cache_owner(const struct locked_entry *h, bool alike);
+/* Returns false if the directory could not be asked, which the entry knows then. */
+bool cache_look_up(struct directory_cache *c, struct slice key, struct fair_owner owner);
 /* A look-up has ended. Whether somebody is behind who can have its turn. */
 bool cache_give_turn_back(struct locked_entry *h);
 

@@ -4,11 +4,22 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "spoa/agent/directory/queue.h"
 #include "spoa/base/references.h"
 
 #define DUE_EVERY (100 * MILLISECOND) /* between looks at what is in use and due */
 
-enum { QUESTIONS_MOST = 65536 };
+#define LATE       (3 * SECOND)        /* until a look-up that has no turn is given up: who comes again asks again */
+#define WAKE_AGAIN (500 * MILLISECOND) /* between attempts to have one sandbox woken */
+#define WAKE_MOST  (30 * SECOND)       /* after which nobody waits any more; relay.hold, if not set */
+
+enum {
+    LOOK_UPS_MOST = 65536,
+    LOOK_UPS_EACH = 8192,
+    LOOK_UPS_LEAST = 128,
+    WAKES_MOST = 16384,
+    WAKES_EACH = 1024
+};
 
 struct directory {
     /* the owner's, decisions', one of each question and of `urgent` while it is posted */
@@ -17,17 +28,20 @@ struct directory {
     struct directory_owner owner;
     struct loop *loop;
     struct directory_cache *cache;
+    uint64_t patience; /* of look-ups, until they have their turn */
     struct loop_timer due;
-    struct loop_task urgent;
-    atomic_bool urgent_posted, stopped;
-    atomic_uint questions;
+    struct loop_task urgent, serve;
+    atomic_bool urgent_posted, serve_posted;
+    struct directory_queue *look_ups, *wakes; /* NULL: the kind is not asked */
 
     /* of the loop's thread */
     void *self; /* of the kind; NULL: not started yet, or stopped: what it reports is for nobody */
+    struct directory_questions resting; /* wakes that are tried again, the next one first */
+    struct loop_timer again;
     bool known, answering, pushing;
 };
 
-/* ---- questions ---- */
+/* ---- lists of questions ---- */
 
 void directory_questions_put(struct directory_questions *all, struct directory_question *q)
 {
@@ -44,36 +58,116 @@ struct directory_question *directory_questions_take(struct directory_questions *
     return q;
 }
 
-static void on_question(void *context)
+/* ---- asking: any thread ---- */
+
+static struct directory_queue *queue_of(const struct directory *d, bool wake)
 {
-    struct directory_question *q = context;
-    struct directory *d = q->directory;
-    if (d->self)
-        d->options->kind->ask(d->self, q);
-    else
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
+    return wake ? d->wakes : d->look_ups;
 }
 
-/* Any thread. False: too many, or out of memory. */
-static bool directory_ask(struct directory *d, struct slice key, bool wake)
+static void serve_soon(struct directory *d)
+{
+    if (atomic_exchange(&d->serve_posted, true))
+        return;
+    directory_retain(d);
+    loop_post(d->loop, &d->serve);
+}
+
+static enum directory_ask directory_ask(struct directory *d, struct slice key, struct fair_owner owner,
+                                        bool wake)
 {
     size_t size = d->options->kind->question_size;
-    struct directory_question *q = NULL;
-    if (atomic_load(&d->stopped))
-        return false;
-    if (atomic_fetch_add(&d->questions, 1) >= QUESTIONS_MOST || !(q = calloc(1, size + key.len))) {
-        atomic_fetch_sub(&d->questions, 1);
-        return false;
-    }
+    struct directory_question *q = calloc(1, size + key.len);
+    if (!q)
+        return ASK_REFUSED;
     uint8_t *at = (uint8_t *)q + size;
     memcpy(at, key.at, key.len);
     q->directory = directory_retain(d);
     q->asked = loop_clock();
     q->key = slice_of(at, key.len);
     q->wake = wake;
-    q->task = (struct loop_task){.run = on_question, .context = q};
-    loop_post(d->loop, &q->task);
+    enum directory_ask asked = directory_queue_put(queue_of(d, wake), q, owner);
+    if (asked == ASK_BEGUN) {
+        serve_soon(d);
+    } else {
+        free(q);
+        directory_release(d);
+    }
+    return asked;
+}
+
+static void directory_join(struct directory *d, struct slice key, struct fair_owner owner, bool wake)
+{
+    if (directory_queue_join(queue_of(d, wake), key, owner))
+        serve_soon(d);
+}
+
+/* ---- serving: on the loop's thread ---- */
+
+static void free_question(struct directory_question *q)
+{
+    struct directory *d = q->directory;
+    free(q);
+    directory_release(d);
+}
+
+/* The kind does not get what waits since then or longer: nobody waits for it any more. */
+static void give_up_late(struct directory *d, uint64_t since)
+{
+    struct directory_question *q;
+    while ((q = directory_queue_late(d->look_ups, since))) {
+        if (d->self)
+            directory_cache_unasked(d->cache, q->key);
+        free_question(q);
+    }
+}
+
+static void give_up_wakes(struct directory *d, uint64_t since)
+{
+    struct directory_question *q;
+    while ((q = directory_queue_late(d->wakes, since)))
+        free_question(q);
+}
+
+static void serve_queue(struct directory *d, struct directory_queue *queue)
+{
+    struct directory_question *q;
+    while (d->self && (q = directory_queue_next(queue)))
+        d->options->kind->ask(d->self, q);
+}
+
+static void on_serve(void *context)
+{
+    struct directory *d = context;
+    atomic_store(&d->serve_posted, false);
+    serve_queue(d, d->wakes);
+    serve_queue(d, d->look_ups);
+    directory_release(d);
+}
+
+bool directory_wake_again(struct directory_question *q)
+{
+    struct directory *d = q->directory;
+    q->again = loop_clock() + WAKE_AGAIN;
+    if (!d->self || q->again > q->asked + WAKE_MOST)
+        return false;
+    directory_queue_hold(d->wakes, q);
+    directory_questions_put(&d->resting, q);
+    if (!loop_timer_active(&d->again))
+        loop_timer_set_at(&d->again, q->again);
+    serve_soon(d);
     return true;
+}
+
+static void on_again(void *context)
+{
+    struct directory *d = context;
+    uint64_t now = loop_clock();
+    while (d->resting.first && d->resting.first->again <= now)
+        directory_queue_again(d->wakes, directory_questions_take(&d->resting));
+    if (d->resting.first)
+        loop_timer_set_at(&d->again, d->resting.first->again);
+    serve_soon(d);
 }
 
 void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record,
@@ -87,9 +181,11 @@ void directory_answer(struct directory_question *q, enum lookup outcome, const s
         if (took != DIRECTORY_CACHE_UNASKED)
             d->owner.answered(d->owner.context, outcome, took);
     }
-    free(q);
-    atomic_fetch_sub(&d->questions, 1);
-    directory_release(d);
+    struct directory_queue *queue = queue_of(d, q->wake);
+    directory_queue_leave(queue, q);
+    if (d->self && directory_queue_is_waiting(queue))
+        serve_soon(d);
+    free_question(q);
 }
 
 /* ---- what the kind tells ---- */
@@ -152,9 +248,14 @@ static uint64_t clock_of(void *context)
     return loop_clock();
 }
 
-static bool look_up(void *context, struct slice key)
+static enum directory_ask look_up(void *context, struct slice key, struct fair_owner owner)
 {
-    return directory_ask(context, key, false);
+    return directory_ask(context, key, owner, false);
+}
+
+static void join(void *context, struct slice key, struct fair_owner owner)
+{
+    directory_join(context, key, owner, false);
 }
 
 static void notify_owner(void *context, struct slice key, uint64_t waiters)
@@ -166,6 +267,9 @@ static void notify_owner(void *context, struct slice key, uint64_t waiters)
 static void on_due(void *context)
 {
     struct directory *d = context;
+    uint64_t now = loop_clock();
+    give_up_late(d, now - d->patience);
+    give_up_wakes(d, now - WAKE_MOST);
     directory_cache_work(d->cache, false);
     loop_timer_set(&d->due, DUE_EVERY);
 }
@@ -201,11 +305,33 @@ static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
         .absence_is_doubt = d->options->kind->absence_is_doubt,
         .clock = clock_of,
         .look_up = look_up,
+        .join = join,
         .notify = notify_owner,
         .work = work,
         .context = d,
     };
     return directory_cache_new(&options);
+}
+
+/* The cache has room for that many unknown records that are asked for: so an owner meets its own limit first, and not one of
+ * all. */
+static uint32_t look_ups_most(const struct directory_common *own)
+{
+    int64_t most = own->entries / 4 + LOOK_UPS_LEAST;
+    return most < LOOK_UPS_MOST ? (uint32_t)most : LOOK_UPS_MOST;
+}
+
+static bool prepare_asked(struct directory *d, uint64_t patience)
+{
+    const struct directory_kind *kind = d->options->kind;
+    const struct fair_limits look_ups = {look_ups_most(d->options->own), LOOK_UPS_EACH,
+                                         kind->look_ups_at_once},
+                             wakes = {WAKES_MOST, WAKES_EACH, kind->wakes_at_once};
+    d->patience = patience > LATE ? patience : LATE;
+    d->cache = cache_new(d, patience);
+    d->look_ups = directory_queue_new(&look_ups);
+    d->wakes = directory_queue_new(&wakes);
+    return d->cache && d->look_ups && d->wakes;
 }
 
 struct directory *directory_start(struct directory_options *options, const struct directory_owner *owner,
@@ -221,8 +347,9 @@ struct directory *directory_start(struct directory_options *options, const struc
     d->owner = *owner;
     d->loop = loop;
     d->urgent = (struct loop_task){.run = on_urgent, .context = d};
+    d->serve = (struct loop_task){.run = on_serve, .context = d};
     bool asked = options->kind->ask;
-    if (asked && !(d->cache = cache_new(d, patience)))
+    if (asked && !prepare_asked(d, patience))
         fail(why, "out of memory");
     else
         d->self = options->kind->start(options->own, d, loop, log, why);
@@ -231,10 +358,20 @@ struct directory *directory_start(struct directory_options *options, const struc
         return NULL;
     }
     if (asked) {
+        loop_timer_open(&d->again, loop, on_again, d);
         loop_timer_open(&d->due, loop, on_due, d);
         loop_timer_set(&d->due, DUE_EVERY);
     }
     return d;
+}
+
+/* The kind is stopped: what it has not got is for nobody. */
+static void end_questions(struct directory *d)
+{
+    for (struct directory_question *q; (q = directory_questions_take(&d->resting));)
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
+    give_up_late(d, UINT64_MAX);
+    give_up_wakes(d, UINT64_MAX);
 }
 
 void directory_stop(struct directory *d)
@@ -243,9 +380,15 @@ void directory_stop(struct directory *d)
         return;
     void *self = d->self;
     d->self = NULL;
-    atomic_store(&d->stopped, true);
-    loop_timer_close(&d->due);
+    if (d->look_ups) {
+        directory_queue_stop(d->look_ups);
+        directory_queue_stop(d->wakes);
+        loop_timer_close(&d->due);
+        loop_timer_close(&d->again);
+    }
     d->options->kind->stop(self);
+    if (d->look_ups)
+        end_questions(d);
 }
 
 struct directory *directory_retain(struct directory *d)
@@ -259,6 +402,8 @@ void directory_release(struct directory *d)
     if (!d || !references_drop(&d->references))
         return;
     directory_cache_free(d->cache);
+    directory_queue_free(d->look_ups);
+    directory_queue_free(d->wakes);
     directory_options_release(d->options);
     free(d);
 }
@@ -286,8 +431,10 @@ bool directory_can_wake(const struct directory *d)
     return d->options->kind->wakes;
 }
 
-void directory_wake(struct directory *d, struct slice key)
+void directory_wake(struct directory *d, struct slice key, struct fair_owner owner)
 {
-    if (directory_cache_may_wake(d->cache, key))
-        (void)directory_ask(d, key, true);
+    if (!directory_cache_may_wake(d->cache, key))
+        directory_join(d, key, owner, true);
+    else if (directory_ask(d, key, owner, true) != ASK_BEGUN)
+        directory_cache_not_woken(d->cache, key);
 }

@@ -45,7 +45,7 @@ const struct directory_kind *directory_kind(const struct directory *directory);
 struct directory_cache *directory_cache(const struct directory *directory);
 /* False: suspended sandboxes are not woken here. */
 bool directory_can_wake(const struct directory *directory);
-/* At most once in some seconds for each key. */
-void directory_wake(struct directory *directory, struct slice key);
+/* At most once in some seconds for each key. owner: as of directory/cache.h. */
+void directory_wake(struct directory *directory, struct slice key, struct fair_owner owner);
 
 #endif

@@ -12,7 +12,7 @@
 #include "spoa/base/writer.h"
 #include "spoa/net/dns.h"
 
-enum { NAME_MOST = 253, LABEL_MOST = 63 };
+enum { QUESTIONS_MAX = 1024, NAME_MOST = 253, LABEL_MOST = 63 };
 
 struct directory_dns_options {
     struct directory_common common;
@@ -283,5 +283,6 @@ const struct directory_kind directory_kind_dns = {
     .start = dns_start,
     .question_size = sizeof(struct look_up),
     .ask = dns_kind_ask,
+    .look_ups_at_once = QUESTIONS_MAX,
     .stop = dns_stop,
 };

@@ -12,13 +12,10 @@
 #include "spoa/agent/directory/http_loop.h"
 #include "spoa/agent/directory/http_stream.h"
 
-#define CALLS_MAX  64                  /* to the control plane at a time; half are left to those who wait */
-#define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
-#define PAUSE      (100 * MILLISECOND) /* without a question, after nobody answered */
-#define LOG_PAUSE  SECOND              /* between two lines about odd answers */
-#define WAKE_AGAIN (500 * MILLISECOND) /* between attempts to have one sandbox woken */
-/* After which nobody waits any more; relay.hold, if not set. */
-#define WAKE_MOST (30 * SECOND)
+#define CALLS_MAX 64                   /* to the control plane at a time; half are left to those who wait */
+#define WAKES_MAX 8                    /* of them, so that those that hang hold up no look-up */
+#define PAUSE     (100 * MILLISECOND)  /* without a question, after nobody answered */
+#define LOG_PAUSE SECOND               /* between two lines about odd answers */
 #define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct directory_http_options {
@@ -30,7 +27,6 @@ struct directory_http_options {
 struct question {
     struct directory_question question;
     uint64_t deadline; /* of loop_clock(): if it was not begun by then, it is not asked any more */
-    uint64_t again;    /* a wake: the next attempt */
 };
 
 struct asking {
@@ -49,8 +45,6 @@ struct directory_http {
     struct directory_http_stream stream;
     struct directory_questions waiting; /* look-ups */
     struct directory_questions wakes;
-    /* wakes that nobody has answered, in the order of their next attempts */
-    struct directory_questions unheard;
     struct asking asking[CALLS_MAX];
     size_t busy, waking; /* calls; those that wake */
     uint64_t last_good, paused_until, logged;
@@ -135,13 +129,10 @@ static void put_question(struct directory_questions *all, struct question *q)
 /* A tunnel may wait for it, and nobody else will ask. */
 static void wake_later(struct directory_http *d, struct question *q)
 {
-    uint64_t now = loop_clock();
-    if (now >= q->question.asked + WAKE_MOST) {
-        log_oddity(d, "directory: the sandbox is not woken", q->question.key, "no answer in time");
-        return end_unknown(q);
-    }
-    q->again = now + WAKE_AGAIN;
-    put_question(&d->unheard, q);
+    if (directory_wake_again(&q->question))
+        return;
+    log_oddity(d, "directory: the sandbox is not woken", q->question.key, "no answer in time");
+    end_unknown(q);
 }
 
 static void give_up(struct directory_http *d, struct question *q)
@@ -150,15 +141,6 @@ static void give_up(struct directory_http *d, struct question *q)
         wake_later(d, q);
     else
         end_unknown(q);
-}
-
-static void wait_again(struct directory_http *d, uint64_t now)
-{
-    for (struct question *q; (q = first_of(&d->unheard)) && q->again <= now;) {
-        q = take_question(&d->unheard);
-        q->deadline = now + (uint64_t)d->options->timeout * MILLISECOND;
-        put_question(&d->wakes, q);
-    }
 }
 
 /* Deadlines are in the order in which they were asked. While nobody answers, or asks us to wait, waiting is of
@@ -320,8 +302,6 @@ static uint64_t next_look(const struct directory_http *d)
         next = first_of(&d->waiting)->deadline;
     if (d->wakes.first && first_of(&d->wakes)->deadline < next)
         next = first_of(&d->wakes)->deadline;
-    if (d->unheard.first && first_of(&d->unheard)->again < next)
-        next = first_of(&d->unheard)->again;
     return next;
 }
 
@@ -333,7 +313,6 @@ static void look(void *context)
     read_ended(d);
     uint64_t now = loop_clock();
     size_t busy = d->busy;
-    wait_again(d, now);
     give_up_late(d, &d->waiting, now);
     give_up_late(d, &d->wakes, now);
     begin_waiting(d, now);
@@ -353,7 +332,7 @@ static void http_ask(void *self, struct directory_question *question)
 {
     struct directory_http *d = self;
     struct question *q = (struct question *)(void *)question;
-    q->deadline = question->asked + (uint64_t)d->options->timeout * MILLISECOND;
+    q->deadline = loop_clock() + (uint64_t)d->options->timeout * MILLISECOND;
     put_question(question->wake ? &d->wakes : &d->waiting, q);
     http_loop_soon(&d->http);
 }
@@ -376,7 +355,6 @@ static void http_stop(void *self)
     directory_http_target_free(&d->target);
     end_all(&d->waiting);
     end_all(&d->wakes);
-    end_all(&d->unheard);
     http_loop_stop(&d->http, free, d);
 }
 
@@ -430,7 +408,7 @@ static const struct option table[] = {
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_http_options, timeout),
      .fallback = "2s",
-     .help = "for one request, and before that to be one of 64 at a time",
+     .help = "for one request",
      .min = 50,
      .max = 60 * OPTION_SECOND},
     DIRECTORY_CACHE_OPTIONS(struct directory_http_options, "3s"),
@@ -446,5 +424,7 @@ const struct directory_kind directory_kind_http = {
     .question_size = sizeof(struct question),
     .ask = http_ask,
     .wakes = true,
+    .look_ups_at_once = CALLS_MAX,
+    .wakes_at_once = WAKES_MAX,
     .stop = http_stop,
 };

@@ -20,6 +20,8 @@
 
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/token/revoked.h"
+#include "spoa/base/fair.h"
+#include "spoa/base/hash_table.h"
 #include "spoa/net/loop.h"
 #include "spoa/service/log.h"
 #include "spoa/service/options.h"
@@ -79,12 +81,16 @@ struct directory_load {
 
 /* A question to the directory. It begins what the kind needs for one (struct directory_kind.question_size). */
 struct directory_question {
-    struct directory_question *next; /* free for the kind, as `task` is */
-    struct loop_task task;
+    struct directory_question *next; /* free for the kind while it has the question */
     struct directory *directory;
     uint64_t asked; /* loop_clock */
+    uint64_t again; /* the same: when a wake is tried again */
     struct slice key;
     bool wake; /* else: look it up */
+    /* of the queue: its places, of who asked first and of another owner who waits for it, too */
+    struct fair_place places[2];
+    struct hash_node node;
+    bool listed;
 };
 
 /* In the order in which they came. */
@@ -101,6 +107,9 @@ struct directory_question *directory_questions_take(
  * microseconds; 0: the configured one. */
 void directory_answer(struct directory_question *question, enum lookup outcome, const struct record *record,
                       uint64_t ttl);
+/* Of a question that wakes: it is asked once more a moment later, in turn among those of others. Returns false if nobody waits
+ * for that any more: to be answered then. */
+bool directory_wake_again(struct directory_question *question);
 /* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be reported
  * again. */
 bool directory_loaded(struct directory *directory, const struct directory_load *load);
@@ -154,11 +163,13 @@ struct directory_kind {
     void *(*start)(const void *options, struct directory *directory, struct loop *loop, struct log *log,
                    struct fail *why);
     size_t question_size; /* of the struct that begins with struct directory_question */
-    /* Takes the question over: one directory_answer follows, within the kind's timeout when it is its turn among
-     * those before. NULL: the kind holds all. A question that wakes asks the control plane to wake a suspended sandbox;
-     * only kinds that wake get some. */
+    /* Takes the question over: one directory_answer follows, within the kind's timeout. NULL: the kind holds all. A question
+     * that wakes asks the control plane to wake a suspended sandbox; only kinds that wake get some. */
     void (*ask)(void *self, struct directory_question *question);
     bool wakes;
+    /* The number of look-ups and of wakes that it has at a time; 0: any number. The others wait in a queue that serves their
+     * owners in turn (spoa/base/fair.h). */
+    uint32_t look_ups_at_once, wakes_at_once;
     /* Any thread, until it is stopped. NULL: it has nothing to count. */
     void (*counts)(void *self, uint64_t counts[DIRECTORY_FOLLOWED]);
     /* Ends the questions that it has. */

@@ -16,7 +16,7 @@
 /* Behind the prefix the key of the list, and on the channel its announcement: no sandbox is called so. */
 #define REVOKED "#revoked"
 
-enum { KEY_MOST = 255, PREFIX_MOST = 255, VALUE_MOST = RESP_TEXT - 1, RECORD_DEPTH = 6 };
+enum { COMMANDS_MAX = 512, KEY_MOST = 255, PREFIX_MOST = 255, VALUE_MOST = RESP_TEXT - 1, RECORD_DEPTH = 6 };
 
 struct directory_redis_options {
     struct directory_common common;
@@ -353,5 +353,6 @@ const struct directory_kind directory_kind_redis = {
     .start = redis_start,
     .question_size = sizeof(struct look_up),
     .ask = redis_ask,
+    .look_ups_at_once = COMMANDS_MAX,
     .stop = redis_stop,
 };

@@ -272,6 +272,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
         return fail(why, "out of memory");
     for (size_t i = 0; i < threads; i++) {
         const struct decision_thread_options options = {.waiter = agent_waiter(i),
+                                                        .owners = &a->owners,
                                                         .listener = a->listener,
                                                         .relay_listener = a->relay_listener,
                                                         .share = &a->share,
@@ -419,8 +420,10 @@ static struct agent *agent_new(const struct agent_options *options)
 {
     struct agent *a = calloc(1, sizeof *a);
     pthread_condattr_t monotonic;
-    if (!a)
+    if (!a || !hash_secret_init(&a->owners)) {
+        free(a);
         return NULL;
+    }
     a->options = *options;
     a->listener = a->relay_listener = -1;
     a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};

@@ -9,6 +9,7 @@
 #include "spoa/agent/serve/agent_metrics.h"
 #include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
+#include "spoa/base/hash.h"
 #include "spoa/net/file_watch.h"
 #include "spoa/net/loop_thread.h"
 #include "spoa/service/metric_names.h"
@@ -24,6 +25,7 @@ struct agent {
     int listener, relay_listener;
     struct listener_share share, relay_share; /* of the decision threads */
     struct key *ticket_key;
+    struct hash_secret owners;  /* tells apart those who share look-ups and what waits for them */
     struct token_store *tokens; /* that any decision thread has verified */
     struct pending_quota subscriptions;
     struct peer_user haproxy_user, relay_user;

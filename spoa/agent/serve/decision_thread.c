@@ -181,7 +181,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         answer_unavailable(actions);
         return SERVER_NOW;
     }
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .owners = d->options.owners, .wakes = true};
     const struct answer_question question = answer_question_of(d->answers, args, pending.begun);
     if (answer_again(d, &question, pending.begun, &finder, actions)) {
         snapshot_finder_done(&finder);
@@ -212,7 +212,8 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
     struct request request;
     struct verdict verdict;
     struct spop_actions actions;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = known, .wakes = true};
+    struct snapshot_finder finder = {
+        .waiter = d->options.waiter, .owners = d->options.owners, .last = known, .wakes = true};
     request_from_args(pending->args, &request); /* as it could when the question came */
     read_clocks(d);
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;

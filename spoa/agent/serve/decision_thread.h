@@ -17,8 +17,9 @@
 struct decision_thread;
 
 struct decision_thread_options {
-    uint64_t waiter;                            /* its bit, as of directory/cache.h */
-    int listener, relay_listener;               /* borrowed; shared by all decision threads */
+    uint64_t waiter;                  /* its bit, as of directory/cache.h */
+    const struct hash_secret *owners; /* borrowed; of struct snapshot_finder, the same for all threads */
+    int listener, relay_listener;     /* borrowed; shared by all decision threads */
     struct listener_share *share, *relay_share; /* borrowed, of these; may be NULL */
     struct peer_user haproxy_user, relay_user;  /* who may connect to listener, and to relay_listener */
     size_t token_cache;                         /* entries */

@@ -71,7 +71,7 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
 {
     struct egress_request request;
     struct egress_verdict verdict;
-    struct snapshot_finder finder = {.waiter = d->options.waiter};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .owners = d->options.owners};
     if (!egress_request_from_args(pending.args, pending.kind == PENDING_INSIDE, &request)) {
         answer_unavailable(actions);
         return SERVER_NOW;
@@ -124,7 +124,7 @@ bool decision_thread_answer_egress(struct decision_thread *d, const struct pendi
     struct egress_request request;
     struct egress_verdict verdict;
     struct spop_actions actions;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = last};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .owners = d->options.owners, .last = last};
     egress_request_from_args(pending->args, pending->kind == PENDING_INSIDE,
                              &request); /* as it could when the question came */
     bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;

@@ -6,11 +6,22 @@
 
 enum { QUESTION_MOST = 2048 /* bytes of a relay's question that is kept */ };
 
+/* A tunnel is there: its sandbox is in use. */
+static struct fair_owner owner_of(const struct decision_thread *d, const struct resolve_question *question)
+{
+    const struct asker asker = asker_of_org(question->org, question->space, question->sandbox);
+    struct fair_owner owner = {.rank = FAIR_IN_USE};
+    if (d->options.owners)
+        owner.hash = asker_owner(&asker, d->options.owners).hash;
+    return owner;
+}
+
 /* What *answer points to is good until snapshot_finder_done. */
 static void look_up_for_relay(struct decision_thread *d, const struct resolve_question *question,
                               struct snapshot_finder *finder, struct resolve_answer *answer)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
+    finder->owner = owner_of(d, question);
     struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, decision_thread_unix_now());
     resolve(&view, question, &scratch, answer);
 }
@@ -31,7 +42,8 @@ bool decision_thread_answer_relay_again(struct decision_thread *d, const struct 
     struct resolve_question question;
     struct resolve_answer answer;
     bool resolves = pending->kind == PENDING_RESOLVE;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = resolves};
+    struct snapshot_finder finder = {
+        .waiter = d->options.waiter, .owners = d->options.owners, .last = true, .wakes = resolves};
     resolve_from_args(pending->args, &question); /* as it could when the question came */
     look_up_for_relay(d, &question, &finder, &answer);
     bool answered = last || resolves || resolve_has_changed(&question, &answer);
@@ -59,11 +71,12 @@ void decision_thread_unpin(void *context, const struct pending_request *pending)
 }
 
 /* A relay that lost a worker wants to know what the directory says now. */
-static bool ask_afresh(struct decision_thread *d, const struct pending_request *pending)
+static bool ask_afresh(struct decision_thread *d, const struct resolve_question *question,
+                       const struct pending_request *pending)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, pending->key, d->options.waiter) &&
+    return cache && directory_cache_refresh(cache, pending->key, d->options.waiter, owner_of(d, question)) &&
            pending_add(d->redials, pending);
 }
 
@@ -147,13 +160,14 @@ enum server_reply decision_thread_on_relay(void *context, struct slice name, str
                                       .begun = loop_clock(),
                                       .kind = watch ? PENDING_SUBSCRIPTION : PENDING_RESOLVE};
     bool packed = pack_question(d, &question, &pending, memory);
-    if (!watch && packed && ask_afresh(d, &pending))
+    if (!watch && packed && ask_afresh(d, &question, &pending))
         return SERVER_LATER;
     if (watch) {
         note_tunnel(d, &question);
         decision_thread_pin(d, &pending); /* before it is looked at, so that no change is missed in between */
     }
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = !watch};
+    struct snapshot_finder finder = {
+        .waiter = d->options.waiter, .owners = d->options.owners, .last = true, .wakes = !watch};
     look_up_for_relay(d, &question, &finder, &answer);
     bool wanted = watch && !resolve_has_changed(&question, &answer);
     bool later = wanted && packed && keep_subscription(d, &pending);

@@ -57,8 +57,15 @@ static void look_up(struct snapshot_finder *f, struct directory_cache *cache, st
     f->len = key.len;
     f->alike = alike;
     shared_record_release(f->held);
-    f->found = alike ? directory_cache_find_alike(cache, key, f->last, f->waiter, &f->held)
-                     : directory_cache_find(cache, key, f->last, f->waiter, &f->held);
+    f->found = alike ? directory_cache_find_alike(cache, key, f->last, f->waiter, f->owner, &f->held)
+                     : directory_cache_find(cache, key, f->last, f->waiter, f->owner, &f->held);
+}
+
+static void snapshot_asks(void *directory, const struct asker *asker)
+{
+    struct snapshot_finder *f = directory;
+    if (f->owners)
+        f->owner = asker_owner(asker, f->owners);
 }
 
 bool snapshot_finds(const struct snapshot *s, struct snapshot_finder *f, struct slice key, bool alike,
@@ -107,7 +114,7 @@ static bool wake(void *directory, struct slice space, struct slice sandbox)
     if (!running || !directory_can_wake(running))
         return false;
     if (f->wakes)
-        directory_wake(running, snapshot_key(space, sandbox, memory));
+        directory_wake(running, snapshot_key(space, sandbox, memory), f->owner);
     return true;
 }
 
@@ -184,6 +191,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .allowed = allowed,
         .socket_allowed = socket_allowed,
         .networks = policy->settings,
+        .asks = snapshot_asks,
         .find = snapshot_find,
         .find_alike = snapshot_find_alike,
         .resolve = snapshot_resolve,

@@ -37,10 +37,12 @@ void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
 
 /* How a decision looks records up, and what it has found. */
 struct snapshot_finder {
-    bool last;       /* it has waited enough: the last good record will do */
-    bool wakes;      /* a suspended sandbox that it needs is woken */
-    uint64_t waiter; /* the bit of who asks, as of directory/cache.h */
-    size_t len;      /* of the key that was asked for last */
+    bool last;                        /* it has waited enough: the last good record will do */
+    bool wakes;                       /* a suspended sandbox that it needs is woken */
+    uint64_t waiter;                  /* the bit of who asks, as of directory/cache.h */
+    struct fair_owner owner;          /* whose share look-ups take, until the decision says who asks */
+    const struct hash_secret *owners; /* borrowed; tells them apart; NULL: each record is its own owner */
+    size_t len;                       /* of the key that was asked for last */
     uint8_t key[256];
     const struct snapshot *snapshot; /* this and what follows is its own */
     struct shared_record *held;      /* what the last look-up in a directory's cache has found */

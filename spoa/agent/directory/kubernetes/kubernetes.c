@@ -158,7 +158,7 @@ static void read_ended(struct directory_kubernetes *d)
     for (CURLMsg *m; (m = curl_multi_info_read(d->http.multi, &left));) {
         CURL *easy = m->easy_handle;
         CURLcode result = m->data.result;
-        bool ended = kubernetes_wake_end(&d->wake, easy, result, loop_clock());
+        bool ended = kubernetes_wake_end(&d->wake, easy, result);
         for (size_t i = 0; !ended && i < d->watch_count; i++)
             ended = kubernetes_transfer_end(&d->transfers[i], d->http.multi, &d->target, easy, result);
     }
@@ -173,12 +173,12 @@ static void look(void *context)
     uint64_t now = loop_clock(), next;
     for (size_t i = 0; i < d->watch_count; i++)
         begun = kubernetes_transfer_step(&d->transfers[i], d->http.multi, &d->target, now) || begun;
-    begun = kubernetes_wake_step(&d->wake, now) || begun;
+    begun = kubernetes_wake_step(&d->wake) || begun;
     if (begun) {
         http_loop_go(&d->http);
         read_ended(d);
     }
-    next = kubernetes_wake_next(&d->wake);
+    next = UINT64_MAX;
     for (size_t i = 0; i < d->watch_count; i++)
         if (kubernetes_watch_next(&d->watches[i]) < next)
             next = kubernetes_watch_next(&d->watches[i]);
@@ -481,6 +481,7 @@ const struct directory_kind directory_kind_kubernetes = {
     .start = kubernetes_start,
     .question_size = sizeof(struct kubernetes_question),
     .ask = kubernetes_ask,
+    .wakes_at_once = KUBERNETES_WAKES_MAX,
     .wakes = true,
     .counts = kubernetes_counts,
     .stop = kubernetes_stop,

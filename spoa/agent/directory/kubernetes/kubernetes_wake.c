@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/kubernetes/kubernetes_wake.h"
 
-#define AGAIN (500 * MILLISECOND)
-#define MOST  (30 * SECOND) /* after which nobody waits any more */
-
 static struct kubernetes_question *of(struct directory_question *q)
 {
     return (struct kubernetes_question *)(void *)q;
@@ -37,12 +34,10 @@ static void give_up(struct kubernetes_wake *w, struct kubernetes_question *q, co
     end_question(q);
 }
 
-static void try_later(struct kubernetes_wake *w, struct kubernetes_question *q, const char *why, uint64_t now)
+static void try_later(struct kubernetes_wake *w, struct kubernetes_question *q, const char *why)
 {
-    q->again = now + AGAIN;
-    if (q->again > q->question.asked + MOST)
-        return give_up(w, q, why);
-    directory_questions_put(&w->later, &q->question);
+    if (!directory_wake_again(&q->question))
+        give_up(w, q, why);
 }
 
 /* False: there is nothing (any more) that can be woken. */
@@ -65,7 +60,7 @@ static bool find_path(const struct kubernetes_wake *w, struct slice key, struct 
     return *patch && !path->full;
 }
 
-static bool begin(struct kubernetes_wake *w, size_t i, struct kubernetes_question *q, uint64_t now)
+static bool begin(struct kubernetes_wake *w, size_t i, struct kubernetes_question *q)
 {
     char path[1024];
     struct writer to = writer_of(path, sizeof path);
@@ -74,46 +69,35 @@ static bool begin(struct kubernetes_wake *w, size_t i, struct kubernetes_questio
                                         .type = "Content-Type: application/merge-patch+json",
                                         .milliseconds = (long)(w->all->timeout / MILLISECOND)};
     struct fail why;
-    if (now > q->question.asked + MOST) {
-        give_up(w, q, "its turn did not come in time");
-        return false;
-    }
     if (!find_path(w, q->question.key, &to, &request.body)) {
         end_question(q);
         return false;
     }
     if (!http_call_begin(&w->calls[i].call, w->multi, w->target, &request, &why)) {
-        try_later(w, q, why.text, now);
+        try_later(w, q, why.text);
         return false;
     }
     w->calls[i].question = q;
     return true;
 }
 
-bool kubernetes_wake_step(struct kubernetes_wake *w, uint64_t now)
+bool kubernetes_wake_step(struct kubernetes_wake *w)
 {
     bool begun = false;
-    while (w->later.first && of(w->later.first)->again <= now)
-        directory_questions_put(&w->waiting, directory_questions_take(&w->later));
     for (size_t i = 0; i < KUBERNETES_WAKES_MAX && w->waiting.first; i++)
         while (!w->calls[i].question && w->waiting.first)
-            begun = begin(w, i, of(directory_questions_take(&w->waiting)), now) || begun;
+            begun = begin(w, i, of(directory_questions_take(&w->waiting))) || begun;
     return begun;
 }
 
-uint64_t kubernetes_wake_next(const struct kubernetes_wake *w)
-{
-    return w->later.first ? of(w->later.first)->again : UINT64_MAX;
-}
-
-static void end_call(struct kubernetes_wake *w, size_t i, CURLcode result, uint64_t now)
+static void end_call(struct kubernetes_wake *w, size_t i, CURLcode result)
 {
     struct kubernetes_question *q = w->calls[i].question;
     struct directory_http_reply reply;
     struct fail why;
     w->calls[i].question = NULL;
     if (!http_call_end(&w->calls[i].call, w->multi, result, &reply, &why)) {
-        try_later(w, q, why.text, now);
+        try_later(w, q, why.text);
         return;
     }
     unsigned status = reply.status;
@@ -121,7 +105,7 @@ static void end_call(struct kubernetes_wake *w, size_t i, CURLcode result, uint6
         directory_http_target_doubt(w->target);
     fail(&why, "status %u%s", status, status == 403 ? ": RBAC lacks `patch`" : "");
     if (status == 401 || status == 409 || status == 429 || status >= 500) {
-        try_later(w, q, why.text, now);
+        try_later(w, q, why.text);
         return;
     }
     if (status < 200 || status >= 300)
@@ -131,11 +115,11 @@ static void end_call(struct kubernetes_wake *w, size_t i, CURLcode result, uint6
     end_question(q);
 }
 
-bool kubernetes_wake_end(struct kubernetes_wake *w, const CURL *easy, CURLcode result, uint64_t now)
+bool kubernetes_wake_end(struct kubernetes_wake *w, const CURL *easy, CURLcode result)
 {
     for (size_t i = 0; i < KUBERNETES_WAKES_MAX; i++)
         if (w->calls[i].question && w->calls[i].call.easy == easy) {
-            end_call(w, i, result, now);
+            end_call(w, i, result);
             return true;
         }
     return false;
@@ -155,5 +139,4 @@ void kubernetes_wake_free(struct kubernetes_wake *w)
         http_call_free(&w->calls[i].call, w->multi);
     }
     end_all(&w->waiting);
-    end_all(&w->later);
 }

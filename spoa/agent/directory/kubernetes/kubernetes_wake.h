@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kubernetes_wake: merge patches that wake suspended sandboxes. A few at a time, each tried again for half a minute while the
- * API server does not take it: a tunnel may wait for it, and nobody else will ask. What becomes of it the watch says.
+ * API server does not take it (directory_wake_again): a tunnel may wait for it, and nobody else will ask. What becomes of it
+ * the watch says.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_KUBERNETES_KUBERNETES_WAKE_H
 #define CELLGATE_AGENT_DIRECTORY_KUBERNETES_KUBERNETES_WAKE_H
@@ -13,7 +14,6 @@ enum { KUBERNETES_WAKES_MAX = 8 };
 
 struct kubernetes_question {
     struct directory_question question;
-    uint64_t again; /* its next attempt */
 };
 
 struct kubernetes_wake {
@@ -21,7 +21,7 @@ struct kubernetes_wake {
     CURLM *multi;
     struct directory_http_target *target;
     const struct kubernetes_watch *watches; /* by their sources */
-    struct directory_questions waiting, later;
+    struct directory_questions waiting;
     struct {
         struct http_call call;
         struct kubernetes_question *question; /* NULL: this one is free */
@@ -32,10 +32,9 @@ struct kubernetes_wake {
 /* Takes the question over. */
 void kubernetes_wake_ask(struct kubernetes_wake *w, struct directory_question *question);
 /* Begins what may begin. True: a transfer was added. */
-bool kubernetes_wake_step(struct kubernetes_wake *w, uint64_t now);
-uint64_t kubernetes_wake_next(const struct kubernetes_wake *w);
+bool kubernetes_wake_step(struct kubernetes_wake *w);
 /* Whether this transfer is one of its own, which has ended. */
-bool kubernetes_wake_end(struct kubernetes_wake *w, const CURL *easy, CURLcode result, uint64_t now);
+bool kubernetes_wake_end(struct kubernetes_wake *w, const CURL *easy, CURLcode result);
 /* Ends all questions. */
 void kubernetes_wake_free(struct kubernetes_wake *w);
 

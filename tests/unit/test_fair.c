@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+
+#include "spoa/base/fair.h"
+
+static const struct fair_owner greedy = {.hash = 1000, .rank = FAIR_VERIFIED};
+
+static struct fair_owner owner_of(uint64_t number, enum fair_rank rank)
+{
+    return (struct fair_owner){.hash = number, .rank = rank};
+}
+
+static struct fair *fair_of(uint32_t places, uint32_t each, uint32_t served)
+{
+    const struct fair_limits limits = {.places = places, .each = each, .served = served};
+    struct fair *f = fair_new(&limits);
+    assert_non_null(f);
+    return f;
+}
+
+/* The number of places that it gets. */
+static size_t fill(struct fair *f, struct fair_owner owner, struct fair_place *places, size_t count)
+{
+    size_t got = 0;
+    while (got < count && fair_enter(f, &places[got], owner, 1, got))
+        got++;
+    return got;
+}
+
+static void an_owner_who_fills_its_places_is_refused_and_nobody_else(void **state)
+{
+    struct fair *f = fair_of(4096, 0, 0);
+    struct fair_place *of_greedy = calloc(4096, sizeof *of_greedy), of_others[99] = {{NULL}};
+    (void)state;
+    assert_int_equal(fill(f, greedy, of_greedy, 4096), 2048);
+    for (uint64_t i = 0; i < 99; i++)
+        assert_true(fair_enter(f, &of_others[i], owner_of(i, FAIR_VERIFIED), 1, 0));
+    assert_false(fair_has_room(f, greedy, 1));
+    fair_leave(f, &of_greedy[7]);
+    assert_int_equal(fair_used(f), 2047 + 99);
+    free(of_greedy);
+    free(f);
+}
+
+static void the_next_owner_finds_a_place_however_many_are_greedy(void **state)
+{
+    struct fair *f = fair_of(4096, 0, 0);
+    struct fair_place *places = calloc(4096, sizeof *places), last = {NULL};
+    size_t used = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 10; i++)
+        used += fill(f, owner_of(i, FAIR_VERIFIED), places + used, 4096 - used);
+    assert_true(fair_enter(f, &last, owner_of(10, FAIR_VERIFIED), 1, 0));
+    free(places);
+    free(f);
+}
+
+static void of_one_owner_there_are_so_many_at_most(void **state)
+{
+    struct fair *f = fair_of(1000, 10, 0);
+    struct fair_place places[20] = {{NULL}};
+    (void)state;
+    assert_int_equal(fill(f, greedy, places, 20), 10);
+    assert_false(fair_has_room(f, owner_of(1, FAIR_VERIFIED), 11));
+    assert_true(fair_has_room(f, owner_of(1, FAIR_VERIFIED), 10));
+    assert_false(fair_has_room(f, owner_of(1, FAIR_VERIFIED), UINT32_MAX));
+    free(f);
+}
+
+static void unverified_owners_have_half_of_it_together(void **state)
+{
+    struct fair *f = fair_of(1000, 0, 10);
+    struct fair_place *places = calloc(1001, sizeof *places);
+    size_t got = 0, served = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 1000; i++)
+        got += fair_enter(f, &places[got], owner_of(i, FAIR_UNVERIFIED), 1, 0);
+    assert_int_equal(got, 500);
+    while (fair_next(f))
+        served++;
+    assert_int_equal(served, 5);
+    assert_int_equal(fair_waiting(f), 495);
+    assert_true(fair_enter(f, &places[1000], greedy, 1, 0));
+    assert_ptr_equal(fair_next(f), &places[1000]);
+    free(places);
+    free(f);
+}
+
+/* The 99 have one each, which come after all of the greedy one's: each of them is served within two rounds. */
+static void a_greedy_owner_does_not_make_others_wait(void **state)
+{
+    struct fair *f = fair_of(65536, 0, 64);
+    struct fair_place *of_greedy = calloc(65536, sizeof *of_greedy), others[99] = {{NULL}}, *p;
+    size_t got = fill(f, greedy, of_greedy, 65536), served = 0, left = 99;
+    (void)state;
+    for (uint64_t i = 0; i < 99; i++)
+        assert_true(fair_enter(f, &others[i], owner_of(i, FAIR_VERIFIED), 1, 0));
+    for (; left && (p = fair_next(f)); served++) {
+        left -= p >= others && p < others + 99;
+        fair_leave(f, p);
+    }
+    assert_int_equal(left, 0);
+    assert_true(served <= 2 * (99 + 1));
+    assert_true(fair_waiting(f) >= got - 200);
+    free(of_greedy);
+    free(f);
+}
+
+static void one_owner_has_half_served_and_the_next_one_is_served_at_once(void **state)
+{
+    struct fair *f = fair_of(1000, 0, 64);
+    struct fair_place *of_greedy = calloc(1000, sizeof *of_greedy), other = {NULL};
+    size_t served = 0;
+    (void)state;
+    fill(f, greedy, of_greedy, 1000);
+    while (fair_next(f)) /* none of them is answered */
+        served++;
+    assert_int_equal(served, 32);
+    assert_true(fair_enter(f, &other, owner_of(1, FAIR_VERIFIED), 1, 0));
+    assert_ptr_equal(fair_next(f), &other);
+    assert_null(fair_next(f));
+    free(of_greedy);
+    free(f);
+}
+
+static void one_unverified_owner_leaves_some_to_the_next(void **state)
+{
+    struct fair *f = fair_of(1000, 0, 64);
+    struct fair_place *places = calloc(1000, sizeof *places), other = {NULL};
+    size_t served = 0;
+    (void)state;
+    assert_int_equal(fill(f, owner_of(1, FAIR_UNVERIFIED), places, 1000), 250);
+    while (fair_next(f))
+        served++;
+    assert_int_equal(served, 16);
+    assert_true(fair_enter(f, &other, owner_of(2, FAIR_UNVERIFIED), 1, 0));
+    assert_ptr_equal(fair_next(f), &other);
+    free(places);
+    free(f);
+}
+
+static void what_is_in_use_does_not_wait_for_what_nobody_has_seen(void **state)
+{
+    struct fair *f = fair_of(10000, 0, 8);
+    struct fair_place *new_ones = calloc(3000, sizeof *new_ones), used[30] = {{NULL}}, *p;
+    size_t served = 0, left = 30;
+    (void)state;
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_true(fair_enter(f, &new_ones[i], owner_of(i, i % 2 ? FAIR_VERIFIED : FAIR_UNVERIFIED), 1, 0));
+    for (uint64_t i = 0; i < 30; i++)
+        assert_true(fair_enter(f, &used[i], owner_of(i, FAIR_IN_USE), 1, 0));
+    for (; left && (p = fair_next(f)); served++) {
+        left -= p >= used && p < used + 30;
+        fair_leave(f, p);
+    }
+    assert_true(served <= 2 * 30);
+    free(new_ones);
+    free(f);
+}
+
+static void each_rank_is_served_whatever_the_others_want(void **state)
+{
+    struct fair *f = fair_of(10000, 0, 8);
+    struct fair_place *places = calloc(3000, sizeof *places), *p;
+    size_t of[FAIR_RANKS] = {0};
+    (void)state;
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_true(fair_enter(f, &places[i], owner_of(i % 7, i % FAIR_RANKS), 1, 0));
+    for (unsigned i = 0; i < 80 && (p = fair_next(f)); i++) {
+        of[(p - places) % FAIR_RANKS]++;
+        fair_leave(f, p);
+    }
+    assert_int_equal(of[FAIR_IN_USE], 40);
+    assert_int_equal(of[FAIR_VERIFIED], 30);
+    assert_int_equal(of[FAIR_UNVERIFIED], 10);
+    free(places);
+    free(f);
+}
+
+static void what_waits_longest_is_found_and_may_wait_once_more(void **state)
+{
+    struct fair *f = fair_of(10, 0, 0);
+    struct fair_place a = {NULL}, b = {NULL}, c = {NULL};
+    (void)state;
+    assert_null(fair_oldest(f));
+    assert_true(fair_enter(f, &a, greedy, 1, 1) && fair_enter(f, &b, owner_of(1, FAIR_IN_USE), 1, 2) &&
+                fair_enter(f, &c, greedy, 1, 3));
+    assert_ptr_equal(fair_oldest(f), &a);
+    fair_again(f, &a, 4);
+    assert_ptr_equal(fair_oldest(f), &b);
+    fair_hold(f, &b);
+    assert_ptr_equal(fair_oldest(f), &c);
+    assert_int_equal(fair_used(f), 3);
+    assert_ptr_equal(fair_next(f), &c); /* behind which `a` stands now */
+    fair_hold(f, &c);
+    assert_ptr_equal(fair_next(f), &a);
+    assert_null(fair_next(f));
+    fair_leave(f, &a);
+    fair_leave(f, &b);
+    fair_leave(f, &c);
+    fair_leave(f, &c);
+    assert_int_equal(fair_used(f), 0);
+    free(f);
+}
+
+static void a_joiner_is_sooner_if_its_line_is_shorter(void **state)
+{
+    struct fair *f = fair_of(100, 0, 8);
+    struct fair_place places[10] = {{NULL}}, own = {NULL};
+    const struct fair_owner other = owner_of(1, FAIR_VERIFIED), unverified = owner_of(1, FAIR_UNVERIFIED);
+    (void)state;
+    assert_int_equal(fill(f, greedy, places, 10), 10);
+    assert_true(fair_is_sooner(f, other, &places[9]));
+    assert_true(fair_is_sooner(f, owner_of(1, FAIR_IN_USE), &places[9]));
+    assert_false(fair_is_sooner(f, greedy, &places[9]) || fair_is_sooner(f, unverified, &places[9]) ||
+                 fair_is_sooner(f, other, &places[0]));
+    assert_true(fair_is_of(&places[9], greedy) && !fair_is_of(&places[9], other) &&
+                !fair_is_of(&own, greedy));
+    assert_true(fair_enter(f, &own, other, 1, 0));
+    assert_false(fair_is_sooner(f, greedy, &own));
+    free(f);
+}
+
+static void without_memory_there_is_none(void **state)
+{
+    const struct fair_limits limits = {.places = 1};
+    (void)state;
+    alloc_fail_at(1);
+    assert_null(fair_new(&limits));
+    alloc_fail_at(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_owner_who_fills_its_places_is_refused_and_nobody_else),
+        cmocka_unit_test(the_next_owner_finds_a_place_however_many_are_greedy),
+        cmocka_unit_test(of_one_owner_there_are_so_many_at_most),
+        cmocka_unit_test(unverified_owners_have_half_of_it_together),
+        cmocka_unit_test(a_greedy_owner_does_not_make_others_wait),
+        cmocka_unit_test(one_owner_has_half_served_and_the_next_one_is_served_at_once),
+        cmocka_unit_test(one_unverified_owner_leaves_some_to_the_next),
+        cmocka_unit_test(what_is_in_use_does_not_wait_for_what_nobody_has_seen),
+        cmocka_unit_test(each_rank_is_served_whatever_the_others_want),
+        cmocka_unit_test(what_waits_longest_is_found_and_may_wait_once_more),
+        cmocka_unit_test(a_joiner_is_sooner_if_its_line_is_shorter),
+        cmocka_unit_test(without_memory_there_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
