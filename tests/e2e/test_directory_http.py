@@ -322,7 +322,7 @@ def test_who_asks_for_what_nobody_knows_makes_no_others_wait(cells, who):
         return answer(connection, 200 if known else 404, {"worker": "http://127.0.0.1:9"} if known else {"error": "sandbox_not_found"})
 
     plane.way = slowly
-    config = {"directory": {"kind": "http", "url": plane.url}, "agent": {"threads": 1, "lookup": "500ms"}, "routes": ATTACKED}
+    config = {"directory": {"kind": "http", "url": plane.url}, "agent": {"threads": 1, "lookup": "2s"}, "routes": ATTACKED}
     cell = cells(config=config)
     until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
     haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
@@ -330,16 +330,34 @@ def test_who_asks_for_what_nobody_knows_makes_no_others_wait(cells, who):
     def attack(count=31):
         return [from_address(f"/s/unknown-{next(numbers)}/x", [192, 0, 2, 1]) for _ in range(count)]
 
-    haproxy.ask({900_000 + i: one for i, one in enumerate(attack(300))})
+    haproxy.ask({900_000 + i: one for i, one in enumerate(attack(1500))})
 
     def own(i):
         if who == "address":
             return from_address(f"/s/new-{i}/x", [192, 0, 2, 100 + i])
-        return from_address(f"/own/new-{i}/x", [192, 0, 2, 1], "authorization: Bearer " + cell.token(f"new-{i}", need=["http"]))
+        return from_address(f"/own/new-{i}/x", [192, 0, 2, 1], "authorization: Bearer " + cell.token(f"new-{i}", need=["http", "exec"]))
 
     assert under_attack(haproxy, attack, [own(i) for i in range(30)]) == [b""] * 30
     haproxy.close()
     plane.close()
+
+
+def test_who_has_many_wait_leaves_others_room_to_wait(cells):
+    """9,000 requests of one address for one sandbox, of which nothing is heard: 30 of 30 new sandboxes of others are found."""
+    plane, gate = FakePlane(), threading.Event()
+    cell = cells(config={"directory": directory(plane.url, timeout="9s"), "agent": {"threads": 1, "lookup": "9s"}, "routes": ATTACKED})
+    until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
+    plane.ways["silent"] = lambda connection, _: gate.wait(20) and answer(connection, 404)
+    plane.records |= {f"new-{i}": {"worker": "http://127.0.0.1:9"} for i in range(30)}
+    haproxy, greedy = [FalseHaproxy(cell.run_dir / "agent.sock") for _ in range(2)]
+    reader = threading.Thread(target=lambda: [greedy.receive() for _ in range(9000)])
+    reader.start()
+    greedy.ask({i: from_address("/s/silent/x", [192, 0, 2, 1]) for i in range(1, 9001)})
+    assert under_attack(haproxy, list, [from_address(f"/s/new-{i}/x", [192, 0, 2, 100 + i]) for i in range(30)], 0) == [b""] * 30
+    gate.set()
+    reader.join()
+    for one in (haproxy, greedy, plane):
+        one.close()
 
 
 def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, plane):

@@ -12,9 +12,11 @@ struct world {
     struct pending_table *table;
     struct pending *pending;
     struct pending_quota *quota;
-    bool full;        /* the connection takes no answers */
-    bool one_is_full; /* that of slot 1 */
-    bool wanted;      /* there is work */
+    struct fair *fair;
+    struct fair_owner owner; /* of what is added */
+    bool full;               /* the connection takes no answers */
+    bool one_is_full;        /* that of slot 1 */
+    bool wanted;             /* there is work */
     unsigned due, gone, looked;
     uint64_t last;   /* stream of the question seen last */
     uint64_t answer; /* stream of the one that there is news for; UINT64_MAX: for all */
@@ -86,6 +88,7 @@ static void start(struct world *w, uint64_t patience, size_t most, size_t most_b
                                             .most = most,
                                             .most_bytes = most_bytes,
                                             .quota = w->quota,
+                                            .fair = w->fair,
                                             .due = on_due,
                                             .notify = on_look,
                                             .room = has_room,
@@ -151,8 +154,10 @@ static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *
     const struct pending_request request = {.ticket = {.slot = slot, .stream_id = stream},
                                             .key = slice_text(text),
                                             .args = message.args,
+                                            .owner = w->owner,
                                             .begun = loop_clock()};
-    bool kept = pending_add(w->pending, &request);
+    bool room = pending_has_room(w->pending, &request), kept = pending_add(w->pending, &request);
+    assert_true(room || !kept);
     memset(memory, 0, sizeof memory);
     memset(text, 0, sizeof text);
     return kept;
@@ -432,6 +437,32 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     assert_true(loop_clock() - begun >= 40000);
 }
 
+static void an_owner_leaves_room_for_others(void **state)
+{
+    const struct fair_limits limits = {.places = 1000};
+    struct world *w = *state;
+    uint64_t stream = 0;
+    w->fair = fair_new(&limits);
+    assert_non_null(w->fair);
+    start(w, MINUTE, 1000, (size_t)1 << 22);
+    w->owner = (struct fair_owner){1000, FAIR_VERIFIED};
+    while (add(w, stream, "greedy"))
+        stream++;
+    assert_int_equal(stream, 500);
+    for (uint64_t i = 0; i < 99; i++) {
+        w->owner = (struct fair_owner){i, FAIR_VERIFIED};
+        assert_true(add(w, stream++, "other"));
+    }
+    assert_int_equal(fair_used(w->fair), 599);
+    w->answer = UINT64_MAX;
+    look_at(w, SLICE_LITERAL("greedy"));
+    assert_int_equal(fair_used(w->fair), 99);
+    pending_table_free(w->table);
+    w->table = NULL;
+    assert_int_equal(fair_used(w->fair), 0);
+    free(w->fair);
+}
+
 static void adding_takes_memory_or_nothing(void **state)
 {
     struct world *w = *state;
@@ -624,6 +655,7 @@ int main(void)
         TEST(who_is_due_without_room_is_not_missed_by_a_look),
         TEST(behind_who_takes_no_answer_others_are_not_looked_at_again),
         TEST(who_takes_no_answer_waits_and_is_looked_at_again),
+        TEST(an_owner_leaves_room_for_others),
         TEST(adding_takes_memory_or_nothing),
         cmocka_unit_test(an_inbox_says_when_its_thread_has_to_be_woken),
         cmocka_unit_test(a_key_is_in_an_inbox_once),

@@ -12,9 +12,9 @@
 
 enum {
     REQUESTS_MOST = 8192,
-    REQUESTS_BYTES = 16 << 20,
-    SANDBOX_REQUESTS = REQUESTS_MOST / 32, /* of one sandbox to the outside */
-    SANDBOX_BYTES = REQUESTS_BYTES / 16,
+    REQUESTS_BYTES = REQUESTS_MOST * PENDING_PLACE,
+    REQUESTS_EACH = REQUESTS_MOST / 8, /* of one owner */
+    OUTSIDE_EACH = REQUESTS_MOST / 32, /* of one sandbox, to the outside */
     RELAY_CONNECTIONS = 256,
     RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
     RELAY_OUTPUT = 64 << 10,
@@ -192,6 +192,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         return SERVER_NOW;
     }
     bool undecided = !decide_request(d, &request, &finder, true, &verdict);
+    pending.owner = finder.owner;
     bool later = undecided && decision_thread_keep(d, d->requests, pending, &finder);
     if (undecided && !later) { /* what is known has to do */
         finder.last = true;
@@ -427,7 +428,8 @@ void decision_thread_free(struct decision_thread *d)
     server_free(d->server);
     server_free(d->relay_server);
     pending_table_free(d->pending);
-    free(d->shares);
+    free(d->waiting);
+    free(d->outside);
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
@@ -445,6 +447,7 @@ static bool prepare_pending(struct decision_thread *d)
                                       .patience = d->options.lookup / 2,
                                       .most = REQUESTS_MOST,
                                       .most_bytes = REQUESTS_BYTES,
+                                      .fair = d->waiting,
                                       .due = on_request_half_due,
                                       .notify = on_request_notified,
                                       .context = d};
@@ -452,12 +455,12 @@ static bool prepare_pending(struct decision_thread *d)
         return false;
     d->requests = pending_new(d->pending, &options);
     options.due = on_request_due;
-    options.gone = decision_thread_leave_share;
+    options.fair = d->outside;
     d->egress = pending_new(d->pending, &options);
     options.patience = d->options.host_lookup;
     d->hosts = pending_new(d->pending, &options);
-    options.gone = NULL;
     options.patience = d->options.lookup;
+    options.fair = d->waiting;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
@@ -466,6 +469,7 @@ static bool prepare_pending(struct decision_thread *d)
     options.patience = SUBSCRIPTION_SECONDS * SECOND;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.subscriptions;
+    options.fair = NULL;
     options.room = relay_has_room;
     options.gone = decision_thread_unpin;
     d->subscriptions = pending_new(d->pending, &options);
@@ -475,6 +479,8 @@ static bool prepare_pending(struct decision_thread *d)
 static bool prepare_thread(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
+    const struct fair_limits waiting = {.places = REQUESTS_MOST, .each = REQUESTS_EACH},
+                             outside = {.places = REQUESTS_MOST, .each = OUTSIDE_EACH};
     const struct server_handler handler = {.begin = on_haproxy_messages,
                                            .message = on_haproxy_message,
                                            .admit = admit_haproxy,
@@ -494,9 +500,10 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
         token_cache_share(d->cache, d->options.token_store);
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
-    d->shares = shares_new(SANDBOX_REQUESTS, SANDBOX_BYTES);
-    if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox || !d->shares ||
-        !prepare_pending(d))
+    d->waiting = fair_new(&waiting);
+    d->outside = fair_new(&outside);
+    if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox || !d->waiting ||
+        !d->outside || !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
     options.share = d->options.share;
     d->server = server_new(d->loop, d->options.listener, &options, &handler);

@@ -33,25 +33,14 @@ static struct pending *pending_for(const struct decision_thread *d, const struct
     return snapshot_is_host_key(slice_of(finder->key, finder->len)) ? d->hosts : d->egress;
 }
 
-/* Whose part of those that wait it is: its sandbox's, or the source's while nobody knows the sandbox. */
-static uint32_t share_of(const struct decision_thread *d, const struct egress_verdict *verdict,
-                         const struct snapshot_finder *finder)
+/* Whose share of those that wait it is: its sandbox's, or whose look-up it is while nobody knows the sandbox. */
+static struct fair_owner owner_of(const struct decision_thread *d, const struct egress_verdict *verdict,
+                                  const struct snapshot_finder *finder)
 {
-    uint8_t memory[256];
-    return shares_of(d->shares, slice_present(verdict->sandbox)
-                                    ? snapshot_key(verdict->space, verdict->sandbox, memory)
-                                    : slice_of(finder->key, finder->len));
-}
-
-static size_t share_bytes(const struct pending_request *pending)
-{
-    return sizeof *pending + pending->args.reader.rest.len;
-}
-
-void decision_thread_leave_share(void *context, const struct pending_request *pending)
-{
-    struct decision_thread *d = context;
-    shares_give_back(d->shares, pending->share, share_bytes(pending));
+    if (!d->options.owners || !slice_present(verdict->sandbox))
+        return finder->owner;
+    const struct asker asker = asker_of_sandbox(verdict->space, verdict->sandbox);
+    return asker_owner(&asker, d->options.owners);
 }
 
 /* Of what cannot wait because too many of its sandbox do. */
@@ -77,14 +66,11 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
         return SERVER_NOW;
     }
     bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
-    pending.share = undecided ? share_of(d, &verdict, &finder) : 0;
-    bool fits = undecided && shares_have_room(d->shares, pending.share, share_bytes(&pending));
-    bool later = fits && decision_thread_keep(d, pending_for(d, &finder), pending, &finder);
-    if (later) {
-        shares_take(d->shares, pending.share, share_bytes(&pending));
-    } else if (undecided && !fits) {
+    pending.owner = owner_of(d, &verdict, &finder);
+    bool later = undecided && decision_thread_keep(d, pending_for(d, &finder), pending, &finder);
+    if (undecided && !later && !pending_has_room(d->egress, &pending)) {
         verdict = too_many(&verdict);
-    } else if (undecided) {
+    } else if (undecided && !later) {
         finder.last = true;
         (void)decide_egress(d, &request, &finder, false, &verdict);
     }
@@ -96,26 +82,22 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
-/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. Its place among those
- * of the sandbox it has already, unless it was the source's. */
+/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. */
 static bool wait_on(struct decision_thread *d, const struct pending_request *pending,
                     const struct snapshot_finder *finder, struct egress_verdict *verdict, bool *refused)
 {
     struct pending_request next = *pending;
     next.key = slice_of(finder->key, finder->len);
     next.begun = loop_clock();
-    next.share = share_of(d, verdict, finder);
+    next.owner = owner_of(d, verdict, finder);
     if (slice_equal(next.key, pending->key))
         return false;
-    if (next.share != pending->share && !shares_have_room(d->shares, next.share, share_bytes(&next))) {
-        *refused = true;
+    if (pending_add(pending_for(d, finder), &next))
+        return true;
+    *refused = !pending_has_room(d->egress, &next);
+    if (*refused)
         *verdict = too_many(verdict);
-        return false;
-    }
-    if (!pending_add(pending_for(d, finder), &next))
-        return false;
-    shares_take(d->shares, next.share, share_bytes(&next));
-    return true;
+    return false;
 }
 
 bool decision_thread_answer_egress(struct decision_thread *d, const struct pending_request *pending,

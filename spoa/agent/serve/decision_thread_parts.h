@@ -9,7 +9,6 @@
 #include "spoa/agent/serve/answer_cache.h"
 #include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/serve/mailbox.h"
-#include "spoa/agent/serve/shares.h"
 #include "spoa/base/thread.h"
 
 enum { SUBSCRIPTION_SECONDS = 60 };
@@ -27,8 +26,9 @@ struct decision_thread {
     struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
     struct pending *egress;        /* CONNECTs of sandboxes, which wait for a record, one behind the other */
     struct pending *hosts;         /* and then for the addresses of a host outside */
-    struct shares *shares;         /* of both, by sandboxes */
     struct pending *redials;       /* questions of relays that wait for a look-up */
+    struct fair *waiting;          /* of all of these that are about sandboxes here: whose share each takes */
+    struct fair *outside;          /* the same of `egress` and `hosts` */
     struct pending_quota redials_quota;
     struct pending *subscriptions; /* of relays */
     struct mailbox *inbox;
@@ -70,8 +70,6 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
 /* Whether it was answered, or waits for something else; `last`: whatever is known. */
 bool decision_thread_answer_egress(struct decision_thread *d, const struct pending_request *pending,
                                    bool last);
-/* It does not wait any more. */
-void decision_thread_leave_share(void *context, const struct pending_request *pending);
 
 /* ---- decision_thread_relays.c ---- */
 enum server_reply decision_thread_on_relay(void *context, struct slice name, struct spop_args args,

@@ -158,7 +158,8 @@ enum server_reply decision_thread_on_relay(void *context, struct slice name, str
                                       .key = snapshot_key(question.space, question.sandbox, key),
                                       .args = args,
                                       .begun = loop_clock(),
-                                      .kind = watch ? PENDING_SUBSCRIPTION : PENDING_RESOLVE};
+                                      .kind = watch ? PENDING_SUBSCRIPTION : PENDING_RESOLVE,
+                                      .owner = owner_of(d, &question)};
     bool packed = pack_question(d, &question, &pending, memory);
     if (!watch && packed && ask_afresh(d, &question, &pending))
         return SERVER_LATER;

@@ -45,6 +45,7 @@ struct kept {
         of_source; /* of_all: in the order of their ends, which is that of their beginnings */
     struct topic *topic;
     struct source *source;
+    struct fair_place place;
     struct pending_request request;
     size_t bytes;
     uint64_t units;
@@ -245,6 +246,8 @@ static void forget(struct pending *w, struct kept *k)
     k->source->units -= k->units;
     w->bytes -= k->bytes;
     give_units_back(w, k->units);
+    if (w->options.fair)
+        fair_leave(w->options.fair, &k->place);
     if (w->options.gone)
         w->options.gone(w->options.context, &k->request);
     release_topic(k->topic);
@@ -252,11 +255,32 @@ static void forget(struct pending *w, struct kept *k)
     free(k);
 }
 
+static size_t bytes_of(const struct pending_request *request)
+{
+    return sizeof(struct kept) + sizeof(struct topic) + request->key.len + request->args.reader.rest.len;
+}
+
+static uint32_t places_of(size_t bytes)
+{
+    return (uint32_t)((bytes + PENDING_PLACE - 1) / PENDING_PLACE);
+}
+
+bool pending_has_room(const struct pending *w, const struct pending_request *request)
+{
+    return !w->options.fair || fair_has_room(w->options.fair, request->owner, places_of(bytes_of(request)));
+}
+
+static bool enter(struct pending *w, struct kept *k)
+{
+    return !w->options.fair ||
+           fair_enter(w->options.fair, &k->place, k->request.owner, places_of(k->bytes), loop_clock());
+}
+
 static struct kept *keep_request(struct pending *w, const struct pending_request *request,
                                  struct topic *topic, struct source *source)
 {
     struct slice rest = request->args.reader.rest;
-    size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;
+    size_t bytes = bytes_of(request);
     uint64_t units = (bytes + PENDING_UNIT - 1) / PENDING_UNIT;
     if (w->tickets.count >= w->options.most || bytes > w->options.most_bytes - w->bytes ||
         !take_units(w, source, units))
@@ -265,8 +289,12 @@ static struct kept *keep_request(struct pending *w, const struct pending_request
     if (k)
         *k = (struct kept){
             .topic = topic, .source = source, .request = *request, .bytes = bytes, .units = units};
-    if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
-        return k;
+    if (k && enter(w, k)) {
+        if (hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
+            return k;
+        if (w->options.fair)
+            fair_leave(w->options.fair, &k->place);
+    }
     free(k);
     give_units_back(w, units);
     return NULL;

@@ -12,6 +12,7 @@
 #ifndef CELLGATE_AGENT_SERVE_PENDING_H
 #define CELLGATE_AGENT_SERVE_PENDING_H
 
+#include "spoa/base/fair.h"
 #include "spoa/base/hash.h"
 #include "spoa/spop/server.h"
 
@@ -22,10 +23,10 @@ struct pending_request {
     struct server_ticket ticket;
     struct slice key;
     struct spop_args args;
-    uint64_t begun; /* loop_clock */
-    int kind;       /* the owner's */
-    uint32_t share; /* the owner's */
-    void *pinned;   /* the owner's */
+    uint64_t begun;          /* loop_clock */
+    int kind;                /* the caller's */
+    struct fair_owner owner; /* whose share it takes */
+    void *pinned;            /* the caller's */
 };
 
 /* What neighbours may take of the memory for questions, which several threads may share. A connection gets at most as much
@@ -35,13 +36,15 @@ struct pending_quota {
     _Atomic uint64_t used;
 };
 
-enum { PENDING_UNIT = 512 };
+enum { PENDING_UNIT = 512, PENDING_PLACE = 2048 };
 
 struct pending_options {
     struct loop *loop;
     uint64_t patience;           /* microseconds until a question is due */
     size_t most, most_bytes;     /* questions, and their memory */
     struct pending_quota *quota; /* NULL: none but these */
+    struct fair
+        *fair; /* borrowed: whose share a question takes, in units of PENDING_PLACE bytes; may be NULL */
     /* Its time is over: it is to be answered. */
     void (*due)(void *context, const struct pending_request *request);
     /* Something changed that may be of use to it: true when it was answered. */
@@ -63,6 +66,8 @@ struct pending *pending_new(struct pending_table *table, const struct pending_op
 /* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
  * when out of memory or full: answer at once then. */
 bool pending_add(struct pending *pending, const struct pending_request *request);
+/* Whether its owner may have one more like this. */
+bool pending_has_room(const struct pending *pending, const struct pending_request *request);
 /* Those of a key, in the whole table, or all of one `pending` are looked at: `notify` is called for each, later. */
 void pending_notify(struct pending_table *table, struct slice key);
 void pending_notify_all(struct pending *pending);
