@@ -76,6 +76,7 @@ extern const char *const handover_keepalive_names[];
     X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */          \
     X(TEXT, egress, "egress")                   /* "HOST:PORT", of a connection that a sandbox opens */     \
     X(INT, inspect, "inspect") /* the same: the digest of the rule that its requests are inspected by */    \
+    X(TEXT, inside, "inside")  /* the same: its PROXY header's unique id, with a proof; never logged */     \
     X(INT, most, "most")       /* of an egress connection: those of its sandbox at once */                  \
     X(TEXT, below, "below")    /* of a mux: what stands in front of its messages' paths */                  \
     X(TEXT, mux, "mux")        /* of a mux: whose messages these are, as in the configuration */            \

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "spoa/agent/egress/reach.h"
+#include "spoa/agent/token/inside_proof.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/proto/http.h"
 #include "spoa/proto/proxy_header.h"
@@ -428,11 +429,40 @@ static void set_upgrade(struct handover *h, const struct egress *e)
     h->one_leg = true;
 }
 
-static bool set_inspect(struct handover *h, struct egress *e)
+static struct slice full_name(const struct egress *e)
 {
-    if (e->sandbox.len + 1 + e->space.len > PROXY_UNIQUE_ID_MOST)
+    struct writer *w = e->scratch;
+    size_t start = w->len;
+    if (slice_present(e->space)) {
+        writer_put(w, e->space);
+        writer_text(w, "/");
+    }
+    writer_put(w, e->sandbox);
+    return slice_from(writer_slice(w), start);
+}
+
+/* What the relay needs to bring the connection to HAProxy, which asks about each request inside. Behind set_grant. */
+static bool set_inside(struct handover *h, struct egress *e)
+{
+    struct inside_connection inside = {.id = h->id,
+                                       .name = full_name(e),
+                                       .host = h->host,
+                                       .port = e->target.port,
+                                       .addr = e->address,
+                                       .issued = e->view->now,
+                                       .until = h->exp};
+    size_t most = PROXY_UNIQUE_ID_MOST - INSIDE_PROOF_TEXT - INSIDE_PROOF_SPACES;
+    if (inside.name.len > most)
         return egress_deny(e, REFUSAL_egress_denied, "rules",
                            "the sandbox's name is too long to be inspected");
+    if (inside.id.len + inside.name.len > most || slice_find(inside.id, ' ') < inside.id.len)
+        inside.id = SLICE_LITERAL("");
+    h->inside = inside_proof_write(e->view->ticket_key, &inside, e->scratch);
+    return true;
+}
+
+static bool set_inspect(struct handover *h, struct egress *e)
+{
     h->inspect = egress_rule_digest(&e->policy, &e->rule);
     return h->inspect >= 0 || egress_deny(e, REFUSAL_agent_unavailable, "rules", "there is no memory");
 }
@@ -470,6 +500,8 @@ static bool write_handover(struct egress *e)
     set_org(&h, e);
     if (e->granted)
         set_grant(&h, &e->grant);
+    if (v->kind == EGRESS_INSPECT && !set_inside(&h, e))
+        return false;
     h.ticket = ticket_write(e->view->ticket_key, &h, e->scratch);
     size_t start = e->scratch->len;
     struct writer line = writer_of(e->scratch->at + start, e->scratch->size - start);

@@ -10,7 +10,8 @@
  *
  * The order is part of the contract: what the request itself says (400, 405, 421), who asks (407, 403), what the rules say of
  * the target and the request (403), and only then is its name looked up; each address that it has must be one that may be
- * reached. Inside, who asks and the address are known: the relay tells both in the PROXY header of the connection.
+ * reached. Inside, who asks and the address are known: the relay hands on both in the PROXY header of the connection, with
+ * the proof that the agent gave it for the CONNECT. Without that proof nothing passes.
  */
 #ifndef CELLGATE_AGENT_DECISION_EGRESS_H
 #define CELLGATE_AGENT_DECISION_EGRESS_H
@@ -29,16 +30,17 @@
     X(ADDRESS, source, "source", "var(txn.client_addr)")
 
 /*  The same of `cell-egress-request`, about a request inside. */
-#define EGRESS_INSIDE_ARGUMENTS(X)                                                        \
-    X(TEXT, id, "id", "unique-id")                                                        \
-    X(TEXT, method, "method", "method")                                                   \
-    X(TEXT, version, "version", "req.ver")                                                \
-    X(TEXT, target, "target", "url")                                                      \
-    X(TEXT, headers, "headers", "req.hdrs")                                               \
-    X(TEXT, connection, "connection", "fc_pp_unique_id") /* whose: "ID NAME" or "NAME" */ \
-    X(TEXT, to, "to", "var(txn.to)")                     /* "HOST:PORT" of its CONNECT */ \
-    X(ADDRESS, addr, "addr", "dst")                                                       \
-    X(BOOL, tls, "tls", "ssl_fc")                                                         \
+#define EGRESS_INSIDE_ARGUMENTS(X)                                                                \
+    X(TEXT, id, "id", "unique-id")                                                                \
+    X(TEXT, method, "method", "method")                                                           \
+    X(TEXT, version, "version", "req.ver")                                                        \
+    X(TEXT, target, "target", "url")                                                              \
+    X(TEXT, headers, "headers", "req.hdrs")                                                       \
+    X(TEXT, connection, "connection", "fc_pp_unique_id") /* whose, as inside_proof.h writes it */ \
+    X(INT, begun, "begun", "var(sess.begun)")            /* when it did, in Unix seconds */       \
+    X(TEXT, to, "to", "var(txn.to)")                     /* "HOST:PORT" of its CONNECT */         \
+    X(ADDRESS, addr, "addr", "dst")                                                               \
+    X(BOOL, tls, "tls", "ssl_fc")                                                                 \
     X(TEXT, sni, "sni", "ssl_fc_sni")
 
 struct egress_request {
@@ -46,6 +48,7 @@ struct egress_request {
     struct address source;
     bool inside; /* the rest is there */
     struct slice connection, to, sni;
+    int64_t begun;       /* -1: nobody says */
     struct address addr; /* family 0, for people: not known yet */
     bool tls;
     struct slice sandbox; /* for people: who asks, whatever the request says; absent otherwise */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/decision/egress_steps.h"
 #include "spoa/agent/decision/upgrade.h"
+#include "spoa/agent/token/inside_proof.h"
 #include "spoa/proto/http.h"
 
-enum { PORT_HTTP = 80, PORT_HTTPS = 443 };
+enum { PORT_HTTP = 80, PORT_HTTPS = 443, CLOCKS_APART = 5 /* seconds, HAProxy's and the agent's */ };
 
 static uint16_t usual_port(const struct egress *e)
 {
@@ -174,18 +175,31 @@ static bool check_name(struct egress *e)
                        "the TLS name is another one than that of the CONNECT");
 }
 
-/* "ID NAME", or "NAME" where there was no room for the id. */
+/* NULL, or why a connection that proves whose it is may not be used for this request. */
+static const char *connection_fault(const struct egress *e, const struct inside_connection *c)
+{
+    int64_t begun = e->request->begun, late = egress_config_patience(e->view->egress);
+    if (begun < c->issued - CLOCKS_APART || begun > c->issued + late)
+        return "its connection began too long after its CONNECT";
+    return c->until >= 0 && e->view->now > c->until ? "the token of its CONNECT has expired" : NULL;
+}
+
+/* Whose the connection is. The relay says so, and whoever has the relay's rights can connect as it does: only what the agent
+ * itself wrote for a CONNECT to this host, port and address is believed. */
 static bool take_connection(struct egress *e)
 {
-    struct slice whose = e->request->connection;
-    size_t space = slice_find(whose, ' ');
-    if (slice_present(e->request->sandbox))
-        whose = e->request->sandbox;
-    else if (space < whose.len)
-        whose = slice_from(whose, space + 1);
-    if (!slice_present(whose) || whose.len == 0)
-        return egress_deny(e, REFUSAL_agent_unavailable, "request", "nobody says whose connection this is");
-    egress_take_name(e, whose);
+    struct inside_connection c = {
+        .host = target_host(&e->target), .port = e->target.port, .addr = cidr_unmapped(&e->request->addr)};
+    if (slice_present(e->request->sandbox)) { /* for people */
+        c.name = e->request->sandbox;
+    } else if (!inside_proof_read(e->view->ticket_key, e->request->connection, &c)) {
+        return egress_deny(e, REFUSAL_egress_denied, "request", "nobody proves whose connection this is");
+    } else {
+        const char *fault = connection_fault(e, &c);
+        if (fault)
+            return egress_deny(e, REFUSAL_egress_denied, "request", fault);
+    }
+    egress_take_name(e, c.name);
     e->verdict->sandbox = e->sandbox;
     e->verdict->space = e->space;
     return true;
@@ -193,12 +207,10 @@ static bool take_connection(struct egress *e)
 
 bool egress_http_inside(struct egress *e)
 {
-    if (!take_connection(e) || !check_method(e))
-        return false;
     if (target_parse(e->request->to, 0, &e->target))
         return egress_deny(e, REFUSAL_agent_unavailable, "request", "nobody says where this connection goes");
     egress_note_target(e);
-    return check_form(e) && check_name(e) && check_head(e);
+    return take_connection(e) && check_method(e) && check_form(e) && check_name(e) && check_head(e);
 }
 
 /* ---- what its rule says ---- */

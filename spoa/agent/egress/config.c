@@ -9,7 +9,13 @@
 #include "spoa/agent/egress/target.h"
 #include "spoa/base/file.h"
 
-enum { HOSTS_MOST = 256, SECRETS_MOST = 256, SECRET_MOST = 4096, FILE_MOST = 65536 };
+enum {
+    HOSTS_MOST = 256,
+    SECRETS_MOST = 256,
+    SECRET_MOST = 4096,
+    FILE_MOST = 65536,
+    PATIENCE_MORE = 30 /* seconds */
+};
 
 struct named {
     struct target target; /* of the name, for its spelling */
@@ -25,6 +31,7 @@ struct secret {
 
 struct egress_config {
     bool has_default, inspects;
+    int64_t patience;
     size_t default_len, hosts_count, networks_count, secrets_count;
     struct secret *secrets;
     struct named *hosts;
@@ -133,6 +140,17 @@ bool egress_config_inspects(const struct egress_config *c)
     return c && c->inspects;
 }
 
+/* The relay waits for the client's first bytes, and then for its handshake. */
+static int64_t patience_of(const struct settings *s)
+{
+    return 2 * s->relay.head_time / OPTION_SECOND + PATIENCE_MORE;
+}
+
+int64_t egress_config_patience(const struct egress_config *c)
+{
+    return c ? c->patience : PATIENCE_MORE;
+}
+
 /* ---- the rest ---- */
 
 static bool read_default(struct egress_config *c, const struct settings *s, struct fail *why)
@@ -212,8 +230,10 @@ static bool check_http2(const struct settings *s, struct fail *why)
 struct egress_config *egress_config_read(const struct settings *settings, struct fail *why)
 {
     struct egress_config *c = calloc(1, sizeof *c);
-    if (c)
+    if (c) {
         c->inspects = settings->egress_sign_file != NULL;
+        c->patience = patience_of(settings);
+    }
     if (c && check_http2(settings, why) && read_secrets(c, settings, why) && read_default(c, settings, why) &&
         read_hosts(c, settings, why) && read_networks(c, settings, why))
         return c;

@@ -23,6 +23,8 @@ bool egress_config_check(const struct egress_config *config, const struct json *
 struct slice egress_config_default(const struct egress_config *config);
 /* Whether requests can be inspected: `egress.sign_file` is there. */
 bool egress_config_inspects(const struct egress_config *config);
+/* Seconds from a CONNECT that is inspected to its connection's first request, at most. */
+int64_t egress_config_patience(const struct egress_config *config);
 /* The value of a header, of `egress.secrets`; absent: there is none of that name. */
 struct slice egress_config_secret(const struct egress_config *config, struct slice name);
 /* The file of a secret, and what it looked like before it was read; NULL: there are no more. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/serve/answer.h"
 
-enum kind { TEXT, BOOL, ADDRESS };
+enum kind { TEXT, BOOL, INT, ADDRESS };
 
 static const struct argument {
     enum kind kind;
@@ -35,6 +35,14 @@ static bool address_read(struct spop_value value, struct address *address)
     return true;
 }
 
+static bool int_read(struct spop_value value, int64_t *number)
+{
+    uint64_t unsigned_number;
+    bool good = spop_value_unsigned(value, &unsigned_number) && unsigned_number <= INT64_MAX;
+    *number = good ? (int64_t)unsigned_number : -1;
+    return good;
+}
+
 static bool argument_read(const struct argument *argument, struct spop_value value, void *request)
 {
     void *field = (char *)request + argument->offset;
@@ -45,6 +53,8 @@ static bool argument_read(const struct argument *argument, struct spop_value val
     case BOOL:
         *(bool *)field = value.truth;
         return value.kind == SPOP_BOOL;
+    case INT:
+        return int_read(value, field);
     case ADDRESS:
         return address_read(value, field);
     }
@@ -77,7 +87,7 @@ bool egress_request_from_args(struct spop_args args, bool inside, struct egress_
     size_t count = inside ? sizeof within / sizeof *within : sizeof outside / sizeof *outside;
     struct slice name;
     struct spop_value value;
-    *request = (struct egress_request){.inside = inside};
+    *request = (struct egress_request){.inside = inside, .begun = -1};
     while (spop_arg_next(&args, &name, &value))
         for (size_t i = 0; i < count; i++)
             if (slice_equal(arguments_of[i].name, name) && value.kind != SPOP_NULL &&

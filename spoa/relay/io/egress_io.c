@@ -292,28 +292,12 @@ static void set_patience(struct egress_io *io)
         stream_set_time(&io->destination, HALF_CLOSED);
 }
 
-/* Whose the connection is, for the question about each request: "ID NAME", or "NAME" where there is no room for the id. */
-static void put_whose(const struct egress_io *io, struct writer *w)
-{
-    const struct handover *h = &io->handover;
-    size_t name = h->sandbox.len + (slice_present(h->space) ? h->space.len + 1 : 0);
-    if (slice_present(h->id) && slice_find(h->id, ' ') == h->id.len && h->id.len + 1 + name <= w->size) {
-        writer_put(w, h->id);
-        writer_text(w, " ");
-    }
-    if (slice_present(h->space)) {
-        writer_put(w, h->space);
-        writer_text(w, "/");
-    }
-    writer_put(w, h->sandbox);
-}
-
 /* The connection to HAProxy, which reads what is inside: with TLS, or without. */
 static bool open_inside(struct egress_io *io, bool tls)
 {
-    uint8_t memory[PROXY_HEADER_MOST], text[PROXY_UNIQUE_ID_MOST];
+    uint8_t memory[PROXY_HEADER_MOST];
     const struct handover *h = &io->handover;
-    struct writer w = writer_of(memory, sizeof memory), whose = writer_of(text, sizeof text);
+    struct writer w = writer_of(memory, sizeof memory);
     struct fail why;
     int fd = tls ? io->inside : net_connect(&io->thread->settings.egress_http, &why);
     if (tls)
@@ -321,9 +305,8 @@ static bool open_inside(struct egress_io *io, bool tls)
     close_inside(io);
     if (fd < 0)
         return false;
-    put_whose(io, &whose);
-    proxy_header_write(&w, NULL, &h->addr, (uint16_t)h->addr_port, h->host, writer_slice(&whose));
-    if (w.full || whose.full || !buffer_put(&io->destination.out, writer_slice(&w))) {
+    proxy_header_write(&w, NULL, &h->addr, (uint16_t)h->addr_port, h->host, h->inside);
+    if (w.full || !buffer_put(&io->destination.out, writer_slice(&w))) {
         close(fd);
         return false;
     }
@@ -559,6 +542,9 @@ static bool read_handover(struct egress_io *io, const struct http_head *head, st
     if (!slice_present(h->egress) || !slice_present(h->sandbox) || !h->addr.family || h->addr_port < 1 ||
         h->addr_port > 65535)
         return fail(why, HANDOVER_HEADER " names no sandbox, or nowhere to go");
+    if (is_inspected(io) && !slice_present(h->inside))
+        return fail(why,
+                    HANDOVER_HEADER " does not prove whose connection is inspected: is the agent older?");
     return !cidr_is_metadata(&h->addr) || fail(why, "the address is a metadata service's");
 }
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""What whoever has the relay's rights can do with HAProxy's sockets for it: one test for each row of security.md's table of a relay
+that was taken over, but those that test_neighbour.py and test_confinement.py have."""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import re
+import socket
+import ssl
+import struct
+import time
+
+import pytest
+from cell import AT_ONCE, until
+from client import Http1
+from test_egress import HOST, certificate, destinations, rules  # noqa: F401 fixtures
+from test_egress_requests import SECRET, ask, refused, site  # noqa: F401 fixtures
+
+OTHER = "other.example.org"
+FOREVER = 2**32 - 1
+
+
+def proxy_header(address, port, authority, unique_id=None):
+    """The PROXY protocol, version 2, as the relay writes it (spoa/proto/proxy_header.c)."""
+    values = b"".join(bytes([kind]) + struct.pack(">H", len(value)) + value for kind, value in ((2, authority), (5, unique_id)) if value is not None)
+    ends = bytes(4) + socket.inet_aton(address) + struct.pack(">HH", 0, port)
+    return b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + struct.pack(">H", len(ends) + len(values)) + ends + values
+
+
+def proof(cell, port, name=b"sb-1", host=HOST, address="127.0.0.1", connection=b"id-1", issued=0, until=FOREVER, key=None):
+    """What the agent gives the relay for a CONNECT (spoa/agent/token/inside_proof.h); `issued` is in seconds from now."""
+    key = key or (cell.run_dir / "agent-relay.sock.key").read_bytes()
+    times = struct.pack(">II", int(time.time()) + issued, until)
+    parts = [b"cellgate inside 1;", times, b"\x04", socket.inet_aton(address), struct.pack(">HH", port, len(host)), host.encode(), struct.pack(">H", len(connection)), connection, name]
+    mac = hmac.new(key, b"".join(parts), hashlib.sha256).digest()[:16]
+    return base64.urlsafe_b64encode(times + mac) + b" " + connection + b" " + name
+
+
+def inside(cell, port, unique_id, tls=True, authority=HOST, name=HOST, address="127.0.0.1"):
+    """A connection to HAProxy, as the relay makes it for a CONNECT that is inspected."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20)
+    sock.connect(str(cell.run_dir / ("egress-tls.sock" if tls else "egress-http.sock")))
+    sock.sendall(proxy_header(address, port, authority.encode(), unique_id))
+    if tls:
+        sock = ssl.create_default_context(cafile=cell.egress_ca).wrap_socket(sock, server_hostname=name)
+    return Http1(None, sock=sock)
+
+
+def says(cell, port, unique_id, host=HOST, **more):
+    client = inside(cell, port, unique_id, **more)
+    with contextlib.closing(client.sock):
+        return client.request("GET", "/", [], b"", host=f"{host}:{port}")
+
+
+def forgeries(cell, port):
+    """Unique ids that are no proof of a connection of sb-1 to HOST, and those of others or of another time."""
+    good = proof(cell, port)
+    yield "nothing", None
+    yield "a name", b"sb-1"
+    yield "an id and a name", b"id-1 sb-1"
+    yield "no proof in front", b"A" * 32 + b" id-1 sb-1"
+    yield "a proof without a name", good[:32]
+    yield "a proof that is cut", good[:31] + good[32:]
+    yield "another sandbox", good.replace(b"sb-1", b"sb-2")
+    yield "a namespace", good.replace(b"sb-1", b"team/sb-1")
+    yield "another id", good.replace(b"id-1", b"id-2")
+    yield "a part of the id for the name", good.replace(b"id-1 ", b"id-1  ")
+    yield "the proof of another sandbox", proof(cell, port, name=b"sb-2")[:32] + good[32:]
+    yield "another key", proof(cell, port, key=b"k" * 32)
+    yield "another host", proof(cell, port, host=OTHER)
+    yield "another port", proof(cell, port + 1)
+    yield "another address", proof(cell, port, address="127.0.0.2")
+    yield "another time", proof(cell, port, issued=-1)[:8] + good[8:]
+    # relay.head_time is 10 s: this is as late as an honest client can be, and a moment
+    yield "a CONNECT of a minute ago", proof(cell, port, issued=-60)
+    yield "a CONNECT that is to come", proof(cell, port, issued=60)
+    yield "a token that has expired", proof(cell, port, until=int(time.time()) - 1)
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["egress-tls.sock", "egress-http.sock"])
+def test_no_one_is_a_sandbox_without_a_connect_that_the_agent_allowed(site, tls):  # noqa: F811
+    credential = {"set": {"Authorization": {"secret": "token"}}, "secrets": SECRET.encode() + b"\n"} if tls else {}
+    cell, port, origin = site(tls=tls, **credential)
+    passed = {}
+    for what, unique_id in forgeries(cell, port):
+        got = says(cell, port, unique_id, tls=tls)
+        if got.status != 403 or refused(got)[1] != "egress_denied":
+            passed[what] = got.status
+    assert not passed and origin.seen == []
+    # and the forgeries are not refused for another reason: the agent's own words pass
+    assert says(cell, port, proof(cell, port), tls=tls).status == 200
+    assert says(cell, port, proof(cell, port, issued=-20, until=int(time.time()) + 60), tls=tls).status == 200
+    assert len(origin.seen) == 2
+
+
+def test_a_proof_opens_no_other_destination(site):  # noqa: F811
+    """Of a sandbox that may reach both."""
+    cell, port, origin = site()
+    cell.set_sandboxes(**{"sb-1": rules(*({"host": host, "ports": [port], "private": True, "inspect": True} for host in (HOST, OTHER)))})
+    assert refused(says(cell, port, proof(cell, port), host=OTHER, authority=OTHER, name=OTHER))[:3] == (403, "egress_denied", "nobody proves whose connection this is")
+    assert refused(says(cell, port, proof(cell, port), address="127.0.0.2"))[:2] == (403, "egress_denied")
+    assert origin.seen == []
+
+
+def test_a_connection_lasts_beyond_the_time_for_its_proof(site):  # noqa: F811
+    """What counts is when it began, not when a request in it is asked about."""
+    cell, port, origin = site()
+    begun = time.time()
+    kept = proof(cell, port, issued=-44)  # 50 s are the bound
+    client = inside(cell, port, kept)
+    with contextlib.closing(client.sock):
+        assert client.request("GET", "/", [], b"", host=f"{HOST}:{port}").status == 200
+        time.sleep(max(0, begun + 8 - time.time()))
+        assert client.request("GET", "/", [], b"", host=f"{HOST}:{port}").status == 200
+    assert refused(says(cell, port, kept))[:2] == (403, "egress_denied")  # one that begins now
+    assert len(origin.seen) == 2
+
+
+def test_a_proof_outlives_the_agent_and_is_in_no_log(site):  # noqa: F811
+    cell, port, origin = site()
+    kept = proof(cell, port)
+    assert ask(cell, port).status == 200
+    assert says(cell, port, kept).status == 200
+    old = cell.pid("agent")
+    cell.kill("agent")
+    until(lambda: cell.pid("agent") != old, 10, "no agent is started again")
+    until(lambda: says(cell, port, kept).status == 200, 10, "the new agent does not take it")
+    logs = "".join(path.read_text(errors="replace") for path in cell.run_dir.glob("*.log"))
+    assert kept[:32].decode() not in logs
+    ids = re.findall(r" connection=(\S*) sb-1 ", logs)
+    assert re.fullmatch(r"[0-9a-f-]{36}", ids[0]) and set(ids[1:]) == {"id-1"}, ids
+
+
+# ---- where it may dial ----
+
+
+def through(cell, listener, address, port, authority, said=b""):
+    """All that comes back through one of HAProxy's sockets that add TLS."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
+        sock.settimeout(20)
+        sock.connect(str(cell.run_dir / listener))
+        data = b""
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(proxy_header(address, port, authority) + said)
+            sock.shutdown(socket.SHUT_WR)
+            while more := sock.recv(65536):
+                data += more
+        return data
+
+
+NEVER = ["169.254.169.254", "169.254.0.1", "100.100.100.200", "192.0.0.192", "168.63.129.16"]
+
+
+def test_the_way_out_has_no_credential_and_leads_to_no_metadata_service(site):  # noqa: F811
+    cell, port, origin = site(set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode() + b"\n")
+    request = f"GET / HTTP/1.1\r\nHost: {HOST}:{port}\r\nConnection: close\r\n\r\n".encode()
+    assert through(cell, "egress-out.sock", "127.0.0.1", port, HOST.encode(), request).startswith(b"HTTP/1.1 200 ")
+    assert [name.lower() for name, _ in origin.seen[0].headers] == ["host", "connection"]
+    assert through(cell, "egress-out.sock", "127.0.0.1", port, OTHER.encode(), request) == b""  # whose certificate it is not
+    assert through(cell, "egress-out.sock", "127.0.0.1", port, None, request) == b""
+    for address in (*NEVER, "0.0.0.0", "224.0.0.1"):
+        assert through(cell, "egress-out.sock", address, 443, HOST.encode(), request) == b"", address
+    assert len(origin.seen) == 1
+    said = [line for line in (cell.run_dir / "haproxy.log").read_text().splitlines() if line.startswith("destination ")]
+    assert not [line for line in said if any(f"to={address}:" in line for address in NEVER)], said
+
+
+def test_the_way_to_workers_leads_to_workers_alone(cells):
+    """With a credential of the record only if the agent gave one, which it does for a ticket."""
+    cell = cells()
+    with socket.create_server(("127.0.0.1", 0)) as worker:
+        worker.settimeout(20)
+        port = worker.getsockname()[1]
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(cell.run_dir / "worker-tls.sock"))
+        sock.sendall(proxy_header("127.0.0.1", port, b"worker.example.org"))
+        met, _ = worker.accept()
+        met.settimeout(20)
+        assert met.recv(3)[:2] == b"\x16\x03"  # a ClientHello, and nothing before it
+        met.close()
+        sock.close()
+        before = time.monotonic()
+        for address in (*NEVER, "192.0.2.7", "10.255.0.1"):
+            assert through(cell, "worker-tls.sock", address, port, b"worker.example.org", b"x") == b"", address
+        assert through(cell, "worker-tls.sock", "127.0.0.1", port, None, b"x") == b""
+        assert time.monotonic() - before < 2 * AT_ONCE  # HAProxy waits 2 s for each that it dials
+        worker.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            worker.accept()
+
+
+def test_a_request_of_a_mux_needs_a_token_whatever_address_it_names(cells):
+    routes = [{"name": "mux", "path": "/v1/mux", "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk"},
+              {"name": "http", "path": "/w/{sandbox}/{rest...}", "need": "exec"}]
+    cell = cells(config={"routes": routes, "relay": {"mux": "unix@mux.sock"}}, sandboxes={"sb-1": {"worker": "http://127.0.0.1:9"}})
+
+    def statuses(headers=b""):
+        answer = through(cell, "mux.sock", "10.9.8.7", 443, None, b"GET /w/sb-1/x HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
+        return re.findall(rb"^HTTP/1.1 (\d+)", answer, re.M)
+
+    good = f"Authorization: Bearer {cell.token('sb-1', need=['exec'])}\r\n".encode()
+    for headers in (b"", b"Authorization: Bearer x.y.z\r\n", b"X-Cell-Handover: sandbox=sb-1\r\n"):
+        assert statuses(headers) == [b"401"], headers
+    assert statuses(good) == [b"103", b"502"]  # its ticket, and nobody listens there
