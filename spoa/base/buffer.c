@@ -23,12 +23,14 @@ static bool make_room(struct buffer *b, size_t want)
             size *= 2;
         if (size > most)
             size = most;
-        uint8_t *memory = malloc(size);
+        uint8_t *memory =
+            b->start ? malloc(size) : realloc(b->memory, size); /* which moves large ones without a copy */
         if (!memory)
             return false;
-        if (held)
+        if (b->start) {
             memcpy(memory, b->memory + b->start, held);
-        free(b->memory);
+            free(b->memory);
+        }
         b->memory = memory;
         b->size = (uint32_t)size;
     }

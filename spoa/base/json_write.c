@@ -6,34 +6,63 @@
 
 #include "spoa/base/json_string.h"
 
-/* One character of the text, escaped if need be; gives how many bytes it took. */
-static size_t put_one(struct buffer *to, struct slice text, bool *good)
+enum { ONE_MOST = 6 }; /* bytes that stand for one character */
+
+/* Takes one character that does not stand for itself off *text, writes it, and returns the number of bytes. */
+static size_t put_one(uint8_t *to, struct slice *text)
 {
-    uint8_t c = text.at[0];
-    char escaped[8];
+    static const char hex[] = "0123456789abcdef";
+    uint8_t c = text->at[0];
     if (c >= 0x80) {
-        size_t len = json_string_utf8(text);
-        *good = buffer_put(to, len ? slice_sub(text, 0, len) : SLICE_LITERAL("\xEF\xBF\xBD"));
-        return len ? len : 1;
+        size_t len = json_string_utf8(*text);
+        memcpy(to, len ? (const char *)text->at : "\xEF\xBF\xBD", len ? len : 3);
+        *text = slice_from(*text, len ? len : 1);
+        return len ? len : 3;
     }
-    if (c == '"' || c == '\\')
-        snprintf(escaped, sizeof escaped, "\\%c", c);
-    else
-        snprintf(escaped, sizeof escaped, "\\u%04x", c);
-    *good = buffer_put(to, slice_text(escaped));
-    return 1;
+    *text = slice_from(*text, 1);
+    if (c == '"' || c == '\\') {
+        to[0] = '\\';
+        to[1] = c;
+        return 2;
+    }
+    memcpy(to, "\\u00", 4);
+    to[4] = (uint8_t)hex[c >> 4];
+    to[5] = (uint8_t)hex[c & 15];
+    return 6;
+}
+
+/* Takes as much off *text as fits into `room` bytes, and returns the number of bytes that stand for it. */
+static size_t put_some(uint8_t *to, size_t room, struct slice *text)
+{
+    size_t len = 0;
+    while (text->len && room - len >= ONE_MOST) {
+        size_t plain = json_string_plain(slice_sub(*text, 0, room - len));
+        if (plain == 0) {
+            len += put_one(to + len, text);
+            continue;
+        }
+        memcpy(to + len, text->at, plain);
+        *text = slice_from(*text, plain);
+        len += plain;
+    }
+    return len;
+}
+
+size_t json_text_len(struct slice text)
+{
+    uint8_t piece[1024];
+    size_t len = 2;
+    while (text.len)
+        len += put_some(piece, sizeof piece, &text);
+    return len;
 }
 
 bool json_write_text(struct buffer *to, struct slice text)
 {
+    uint8_t piece[1024];
     bool good = buffer_put(to, SLICE_LITERAL("\""));
-    while (good && text.len) {
-        size_t plain = json_string_plain(text);
-        good = buffer_put(to, slice_sub(text, 0, plain));
-        text = slice_from(text, plain);
-        if (good && text.len)
-            text = slice_from(text, put_one(to, text, &good));
-    }
+    while (good && text.len)
+        good = buffer_put(to, slice_of(piece, put_some(piece, sizeof piece, &text)));
     return good && buffer_put(to, SLICE_LITERAL("\""));
 }
 
