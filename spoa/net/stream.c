@@ -110,6 +110,12 @@ static bool write_some(struct stream *s)
     return n > 0;
 }
 
+static void set_linger(struct stream *s, uint64_t time)
+{
+    uint64_t now = loop_clock(), left = s->over_at > now ? s->over_at - now : 0;
+    loop_timer_set(&s->timer, left < time ? left : time);
+}
+
 /* Behind each write: what cannot leave is dropped, and what was to follow the last byte follows it. */
 static void after_write(struct stream *s)
 {
@@ -123,7 +129,7 @@ static void after_write(struct stream *s)
         s->shut = true;
         shutdown(loop_io_fd(&s->io), SHUT_WR);
         if (s->finishing && s->linger.step)
-            loop_timer_set(&s->timer, s->linger.grace);
+            set_linger(s, s->linger.grace);
     }
 }
 
@@ -156,7 +162,7 @@ static void on_writable(struct stream *s)
 {
     bool progress = write_some(s);
     if (progress && s->finishing && s->linger.step)
-        loop_timer_set(&s->timer, s->linger.step);
+        set_linger(s, s->linger.step);
     after_write(s);
     if ((progress || (s->failed && s->user->hears_out)) && s->user->sent)
         s->user->sent(s->owner);
@@ -175,6 +181,10 @@ static void on_no_input(struct stream *s, int error)
 
 static void read_some(struct stream *s)
 {
+    if (s->user->reading)
+        s->user->reading(s->owner);
+    if (!s->io.loop || !may_read(s))
+        return;
     size_t room = 0, left = s->in.limit - buffer_len(&s->in), size = s->user->read_size;
     uint8_t *to = buffer_room(&s->in, size && size < left ? size : left, &room);
     if (!to) {
@@ -344,7 +354,8 @@ void stream_finish(struct stream *s, const struct stream_linger *linger)
         return;
     s->finishing = true;
     s->linger = *linger;
-    loop_timer_set(&s->timer, linger->step && !s->shut ? linger->step : linger->grace);
+    s->over_at = loop_clock() + (linger->step ? STREAM_STEPS * linger->step : linger->grace);
+    set_linger(s, linger->step && !s->shut ? linger->step : linger->grace);
     if (s->dead)
         stream_close(s);
     else

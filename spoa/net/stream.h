@@ -21,10 +21,14 @@
 #include "spoa/base/buffer.h"
 #include "spoa/net/loop.h"
 
+enum { STREAM_STEPS = 6 };
+
 struct stream_user {
     void (*connected)(void *owner); /* NULL: the descriptor is connected already */
-    void (*input)(void *owner);     /* there is more in `in` */
-    void (*sent)(void *owner);      /* some of `out` has left; also while it finishes; may be NULL */
+    void (*reading)(
+        void *owner); /* before each read, which is as large as in.limit allows behind it; may be NULL */
+    void (*input)(void *owner); /* there is more in `in` */
+    void (*sent)(void *owner);  /* some of `out` has left; also while it finishes; may be NULL */
     /* 0: the peer sends no more, what is in `out` can still reach it. Else the errno with which connecting, reading or
      * writing failed (ENOMEM: no memory for input), and nothing is read or sent any more. The owner closes or finishes. */
     void (*ended)(void *owner, int error);
@@ -57,12 +61,15 @@ struct stream {
     bool busy;  /* in one of its callbacks */
     int failed; /* errno of a write */
     struct stream_linger {
-        uint64_t step;  /* for each part of what is unsent to be taken; 0: `grace` is for all together */
+        /* for each part of what is unsent to be taken, and for all of it as often as STREAM_STEPS, however little the peer
+         * takes at a time; 0: `grace` is for all together */
+        uint64_t step;
         uint64_t grace; /* for the peer to end its side when all is sent */
         /* bytes that are thrown away at most: who sends more is not waiting for our last words */
         size_t drain;
     } linger;
     size_t drained;
+    uint64_t over_at; /* when a stream that finishes is closed at the latest */
 };
 
 /* Takes fd over. A stream without `gone` may be opened again when it was closed, but not in its own callback. */

@@ -822,6 +822,29 @@ static void a_finished_stream_sends_the_rest_and_reads_away_what_comes(void **st
     }
 }
 
+/* Each part is taken in time, but all of it would take ten times as long as the close may. */
+static void a_peer_that_takes_a_little_at_a_time_is_not_waited_for_without_end(void **state)
+{
+    const uint64_t step = 20 * MILLISECOND;
+    struct owner o = {.linger = {step, step, MIB}};
+    const int small = 4096; /* of the kernel's memory, which is else taken in large parts */
+    uint8_t taken[2048];
+    (void)state;
+    open_pair(&o, &usual);
+    assert_int_equal(setsockopt(stream_fd(&o.stream), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    put_pattern(&o, MIB);
+    uint64_t began = loop_clock();
+    stream_finish(&o.stream, &o.linger);
+    while (!o.gone && loop_clock() - began < 100 * step) {
+        usleep(2000);
+        (void)!recv(o.peer, taken, sizeof taken, MSG_DONTWAIT);
+        loop_turn(o.loop, false);
+    }
+    assert_int_equal(o.gone, 1);
+    assert_in_range(loop_clock() - began, 0, 50 * step);
+    end(&o);
+}
+
 static void a_peer_that_has_ended_before_gets_the_rest_and_no_grace(void **state)
 {
     (void)state;
@@ -1033,6 +1056,7 @@ int main(void)
         cmocka_unit_test(what_a_stream_that_was_never_opened_holds_is_freed),
         cmocka_unit_test(a_stream_without_gone_is_opened_again),
         cmocka_unit_test(a_finished_stream_sends_the_rest_and_reads_away_what_comes),
+        cmocka_unit_test(a_peer_that_takes_a_little_at_a_time_is_not_waited_for_without_end),
         cmocka_unit_test(a_peer_that_has_ended_before_gets_the_rest_and_no_grace),
         cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
         cmocka_unit_test(a_peer_that_ends_behind_its_last_words_is_closed_within_a_turn),

@@ -3,6 +3,7 @@
 
 #define CLOSE_INVALID_DATA 1007
 #define LAST_WORDS         SECOND /* for one side to answer what the other has said before its mistake */
+#define CLOSE_STALLS       6      /* so often `stall` is for all that is left */
 
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
@@ -302,10 +303,12 @@ static bool ends_session(enum close_reason reason)
 }
 
 /* What its session has said last a slow client may take as slowly as before, and type meanwhile: that the kernel has
- * taken all does not say where it is. Its answer to the Close does. */
+ * taken all does not say where it is. Its answer to the Close does. But not for ever: what is left is no more than was held. */
 uint64_t tunnel_close_due(const struct tunnel *t)
 {
-    uint64_t due = t->forward.legs[CLIENT].progress + t->forward.place.settings->stall;
+    uint64_t stall = t->forward.place.settings->stall, due = t->forward.legs[CLIENT].progress + stall;
+
+    due = sooner(due, t->close_at + CLOSE_STALLS * stall);
 
     if (!t->forward.there[CLIENT] || t->forward.there[WORKER] || !ends_session(t->reason))
         return t->close_at;
