@@ -234,19 +234,25 @@ def test_limits(cells, worker):
         assert client.ws.rest()[1][0] == 1009
 
 
-def test_requests_count_as_tunnels_of_their_clients_address(cells, worker):
-    """Each holds descriptors; without a token nobody is more than an address."""
-    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"max_tunnels": 80}})
-    with Client(cell, bearer(cell)) as client, Client(cell, bearer(cell)) as other:  # an eighth: 10
-        held = [client.ask("/w/sb-1/slow") for _ in range(8)]
+@pytest.mark.parametrize("whose", ["address", "organisation"])
+def test_requests_count_as_tunnels_of_their_owner(cells, worker, whose):
+    """Each holds descriptors. Without a token nobody is more than an address; with one the organisation answers for all of them."""
+    most = {"max_tunnels_per_token": 10} if whose == "address" else {"max_tunnels_per_org": 10}
+    cell = cells(sandboxes={name: {"worker": worker.origin.url, "org": "acme"} for name in ("sb-1", "sb-2")},
+                 config={"routes": ROUTES, "relay": {"max_tunnels": 80} | most})
+    headers = [()] * 2 if whose == "address" else [(bearer(cell, name, org="acme"),) for name in ("sb-1", "sb-2")]
+    path = "/open/sb-1" if whose == "address" else "/w/sb-1"
+    with Client(cell, *headers[0]) as client, Client(cell, *headers[1]) as other:
+        held = [client.ask(path + "/slow") for _ in range(8)]
         until(lambda: [r.target for r in worker.origin.requests].count("/slow") == 8, 10, "the requests do not come")
-        (many,) = other.answers(other.ask("/w/sb-1/x"))
+        (many,) = other.answers(other.ask(path.replace("sb-1", "sb-2") + "/x"))
         assert (many["code"], many["status"]) == ("TOO_MANY_REQUESTS", 429) and "address" in many["message"]
+        with Client(cell, *([bearer(cell, "sb-1")] if whose == "address" else [])) as stranger:
+            assert stranger.call("/open/sb-1/x")["status"] == 200
         client.say(type="cancel", id=held[0])
-        until(lambda: other.call("/w/sb-1/x").get("status") == 200, 10, "no room comes back")
+        until(lambda: other.call(path.replace("sb-1", "sb-2") + "/x").get("status") == 200, 10, "no room comes back")
         worker.go.set()
         assert [client.answers(id)[0]["body"] for id in held[1:]] == ["slow"] * 7
-        assert other.call("/w/sb-1/x")["status"] == 200
 
 
 def test_a_socket_in_which_nobody_asks_ends_whatever_is_said_in_it(cells, worker):

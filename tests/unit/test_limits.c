@@ -43,6 +43,15 @@ static void set(struct world *w, struct tunnel *t, uint64_t held, bool waits)
     t->waits = waits;
 }
 
+static struct tunnel *begin_of(struct world *w, struct tunnel *t, uint64_t held, bool waits)
+{
+    t->open = true;
+    assert_int_equal(limits_enter(w->l, &t->owner), LIMIT_NONE);
+    t->use = limits_use_begin(w->l, &t->owner);
+    set(w, t, held, waits);
+    return t;
+}
+
 /* org 0: none. */
 static struct tunnel *begin(struct world *w, unsigned sandbox, unsigned org, uint64_t held, bool waits)
 {
@@ -53,17 +62,25 @@ static struct tunnel *begin(struct world *w, unsigned sandbox, unsigned org, uin
     snprintf(t->org, sizeof t->org, "o%u", org);
     t->owner = (struct limits_owner){.sandbox = slice_text(t->sandbox), .org = slice_text(org ? t->org : "")};
     t->whose = org ? org : 3 + sandbox;
-    t->open = true;
-    assert_int_equal(limits_enter(w->l, &t->owner), LIMIT_NONE);
-    t->use = limits_use_begin(w->l, &t->owner);
-    set(w, t, held, waits);
-    return t;
+    return begin_of(w, t, held, waits);
+}
+
+/* Of a client without a token. */
+static struct tunnel *begin_client(struct world *w, unsigned address, uint64_t held, bool waits)
+{
+    struct tunnel *t = &w->tunnels[w->count++];
+
+    assert_true(w->count <= MANY);
+    snprintf(t->sandbox, sizeof t->sandbox, "a%u", address);
+    t->owner = (struct limits_owner){.client = slice_text(t->sandbox), .mux = true};
+    return begin_of(w, t, held, waits);
 }
 
 static void end(struct world *w, struct tunnel *t)
 {
     t->open = false;
     set(w, t, 0, false);
+    limits_use_end(w->l, &t->use);
     limits_leave(w->l, &t->owner);
 }
 
@@ -109,9 +126,9 @@ static size_t room(const struct world *w, const struct tunnel *t)
 /* ---- room ---- */
 static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
 {
-    const struct limits_owner nobody = {.refused = false};
+    const struct limits_owner owner = {.sandbox = SLICE_LITERAL("s")};
     struct limits *l = limits_of(16 * MIB);
-    struct limits_use use = limits_use_begin(l, &nobody);
+    struct limits_use use = limits_use_begin(l, &owner);
     (void)state;
     /* a quarter is for what has to become whole, and of the rest a quarter for one; its buffers may double */
     assert_int_equal(limits_room(l, &use, 0), 3 * MIB / 2);
@@ -126,10 +143,12 @@ static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
     assert_int_equal(limits_room_whole(l, &use, MIB, MIB), 5 * MIB / 2);
     limits_hold(l, (int64_t)(2 * MIB));
     assert_int_equal(limits_room_whole(l, &use, MIB, MIB), 3 * MIB / 2);
-    limits_use_set(l, &use, 0, false);
-    assert_int_equal(limits_room(l, &use, 0), 0);
+    limits_use_set(l, &use, 12 * MIB, false); /* its share, which an owner may fill whatever others hold */
+    assert_int_equal(limits_room(l, &use, 12 * MIB), 0);
     limits_hold(l, (int64_t)(5 * MIB));
-    assert_int_equal(limits_room_whole(l, &use, 0, 0), 0);
+    limits_use_set(l, &use, 16 * MIB, false);
+    assert_int_equal(limits_room_whole(l, &use, 16 * MIB, 0), 0);
+    limits_use_end(l, &use);
     limits_free(l);
 }
 
@@ -308,6 +327,124 @@ static void of_equals_some_give_way_and_the_others_go_on(void **state)
     end_world(&w);
 }
 
+/* ---- clients without a token ---- */
+static uint64_t held_by_clients(const struct world *w)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->count; i++)
+        sum += w->tunnels[i].owner.client.len ? w->tunnels[i].use.held : 0;
+    return sum;
+}
+
+/* However many addresses they have, and whatever it is that they fill. */
+static void clients_without_a_token_hold_their_slice_at_most(void **state)
+{
+    (void)state;
+    for (unsigned addresses = 1; addresses <= 150; addresses += 149) {
+        struct world w = {.l = limits_of(16 * MIB)};
+        const struct tunnel *org = begin(&w, 1, 1, MIB, false);
+        for (unsigned i = 0; i < 150; i++)
+            fill(&w, begin_client(&w, i % addresses, 0, false), i % 2);
+        assert_in_range(held_by_clients(&w), MIB, 4 * MIB);
+        if (addresses == 1) {
+            assert_in_range(held_by_clients(&w), 0, 2 * MIB); /* half of it */
+            assert_true(room(&w, begin_client(&w, 1, 0, false)) > 256 * KIB);
+        }
+        assert_true(limits_room(w.l, &org->use, MIB) >= 256 * KIB);
+        assert_true(room(&w, org) >= 4 * MIB);
+        end_world(&w);
+    }
+}
+
+/* They are one owner: more addresses make nobody's share smaller. */
+static void addresses_without_a_token_take_no_share_of_others(void **state)
+{
+    struct world w = {.l = limits_of(16 * MIB)};
+    struct tunnel *org = begin(&w, 1, 1, 4 * MIB, false), *hoard = begin(&w, 2, 2, 9 * MIB, false);
+    (void)state;
+    for (unsigned i = 0; i < 180; i++)
+        begin_client(&w, i, 20 * KIB, true);
+    while (turn(&w)) {
+    }
+    assert_true(org->open && !hoard->open);
+    end_world(&w);
+}
+
+static void of_clients_without_a_token_the_greedy_address_gives_way(void **state)
+{
+    struct world w = {.l = limits_of(16 * MIB)};
+    struct tunnel *org = begin(&w, 1, 1, 6 * MIB, false), *good[8];
+    unsigned turns = 0;
+    (void)state;
+    for (unsigned i = 0; i < 60; i++)
+        begin_client(&w, 0, 64 * KIB, i % 2);
+    for (unsigned i = 0; i < 8; i++)
+        good[i] = begin_client(&w, 1 + i, 80 * KIB, true); /* each larger than any of these */
+    for (; turn(&w); turns++)
+        assert_true(turns < 100);
+    for (unsigned i = 0; i < 8; i++)
+        assert_true(good[i]->open && room(&w, good[i]) >= 4096);
+    assert_true(org->open && turns > 0);
+    end_world(&w);
+}
+
+static void what_cannot_fit_at_all_is_not_waited_for(void **state)
+{
+    struct world w = {.l = limits_of(16 * MIB)};
+    const struct tunnel *org = begin(&w, 1, 1, 0, false), *client = begin_client(&w, 1, 0, false);
+    (void)state;
+    assert_true(limits_fits(w.l, &org->use, 7 * MIB));
+    assert_false(limits_fits(w.l, &org->use, 8 * MIB));
+    assert_true(limits_fits(w.l, &client->use, 1000 * KIB));
+    assert_false(limits_fits(w.l, &client->use, MIB));
+    end_world(&w);
+}
+
+/* A socket whose first request is admitted is its organisation's from then on, with all that it holds. */
+static void what_moves_to_another_owner_is_counted_there(void **state)
+{
+    struct world w = {.l = limits_of(16 * MIB)};
+    struct tunnel *moved = begin_client(&w, 1, 2 * MIB - 4 * KIB, false),
+                  *other = begin_client(&w, 1, 0, false);
+    (void)state;
+    assert_int_equal(room(&w, other), 2 * KIB);
+    limits_use_move(w.l, &moved->use, &(struct limits_owner){.org = SLICE_LITERAL("o1")});
+    assert_int_equal(moved->use.held, 2 * MIB - 4 * KIB);
+    assert_int_equal(room(&w, other), MIB);
+    assert_int_equal(room(&w, moved), (14 * MIB + 4 * KIB - (2 * MIB - 4 * KIB)) / 2);
+    end_world(&w);
+}
+
+/* Their places, too: those of one address, and of all. */
+static void clients_without_a_token_have_a_slice_of_the_places(void **state)
+{
+    const struct limits_settings most = {.tunnels = 32,
+                                         .most = {[LIMIT_mux] = 16, [LIMIT_client] = 4, [LIMIT_unauthenticated] = 8}};
+    struct limits *l = limits_new(&most);
+    const struct limits_owner org = {.org = SLICE_LITERAL("o"), .mux = true},
+                              clients[] = {{.client = SLICE_LITERAL("a"), .mux = true},
+                                           {.client = SLICE_LITERAL("b"), .mux = true},
+                                           {.client = SLICE_LITERAL("c"), .mux = true}};
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(limits_enter(l, &clients[0]), LIMIT_NONE);
+        assert_int_equal(limits_enter(l, &clients[1]), LIMIT_NONE);
+    }
+    assert_int_equal(limits_enter(l, &clients[0]), LIMIT_client);
+    assert_int_equal(limits_enter(l, &clients[2]), LIMIT_unauthenticated);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(limits_enter(l, &org), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &org), LIMIT_mux);
+    for (unsigned i = 0; i < 4; i++) {
+        limits_leave(l, &clients[0]);
+        limits_leave(l, &clients[1]);
+        limits_leave(l, &org);
+        limits_leave(l, &org);
+    }
+    assert_int_equal(limits_tunnels(l), 0);
+    limits_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +458,12 @@ int main(void)
         cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
         cmocka_unit_test(who_holds_less_than_its_share_is_safe),
         cmocka_unit_test(of_equals_some_give_way_and_the_others_go_on),
+        cmocka_unit_test(clients_without_a_token_hold_their_slice_at_most),
+        cmocka_unit_test(addresses_without_a_token_take_no_share_of_others),
+        cmocka_unit_test(of_clients_without_a_token_the_greedy_address_gives_way),
+        cmocka_unit_test(what_cannot_fit_at_all_is_not_waited_for),
+        cmocka_unit_test(what_moves_to_another_owner_is_counted_there),
+        cmocka_unit_test(clients_without_a_token_have_a_slice_of_the_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

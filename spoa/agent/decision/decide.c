@@ -444,6 +444,8 @@ static bool leave_as_it_is(struct decision *d)
 {
     credential_none(d->request, d->scratch, &d->carried);
     d->foreign_auth = d->verdict->service = true;
+    if (d->route->mux)
+        decide_mux_opener(d);
     decide_tell(d, "token",
                 d->route->mux ? "the route needs none: each request brings what the client brings"
                               : "the route needs none: the service gets what the client brings",
@@ -699,7 +701,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.verdict = verdict;
     d.route = NULL;
     d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = d.bearer_judged = false;
-    d.follows = false;
+    d.follows = d.opened = false;
     d.headers = nothing;
     d.sandbox = d.space = nothing;
     d.port = 0;

@@ -106,6 +106,22 @@ static void write_handover(struct decision *d, const struct handover *h)
     d->verdict->handover = slice_of(line.at, line.len);
 }
 
+/* Whose a mux socket is: what its token says, which need not be where its requests go. */
+static void set_opener(struct handover *h, struct decision *d)
+{
+    const struct grant *grant = &d->grant;
+    size_t slash = slice_find(grant->sandbox, '/');
+    h->org = grant->org;
+    h->sub = grant->sub;
+    h->needs = grant->needs;
+    h->token = digest_token(&d->opener.credential, d->scratch);
+    if (slice_is(grant->sandbox, "*"))
+        return;
+    h->sandbox = slash < grant->sandbox.len ? slice_from(grant->sandbox, slash + 1) : grant->sandbox;
+    if (slash < grant->sandbox.len)
+        h->space = slice_sub(grant->sandbox, 0, slash);
+}
+
 void decide_handover(struct decision *d)
 {
     struct verdict *v = d->verdict;
@@ -132,6 +148,8 @@ void decide_handover(struct decision *d)
         set_grant(&h, &d->grant);
         h.token = digest_token(&d->carried.credential, d->scratch);
     }
+    if (d->opened)
+        set_opener(&h, d);
     if (v->refusal != REFUSAL_NONE) {
         h.refuse = v->status;
         h.error = v->error;

@@ -24,7 +24,9 @@ struct decision {
     bool bearer_judged; /* and that it is, or is not, may be true for a while only */
     bool granted;       /* grant is filled: a token was needed and is good */
     struct grant grant;
-    bool looked; /* the directory has been asked */
+    bool opened;           /* grant is that of who opens a mux socket, which it admits to nothing */
+    struct carried opener; /* the token of that */
+    bool looked;           /* the directory has been asked */
     enum lookup lookup;
     bool found; /* record is filled */
     struct record record;
@@ -45,6 +47,8 @@ bool decide_without_address(struct decision *d, const char *why);
 void decide_handover(struct decision *d);
 /* The same of a request out of a mux, which passes by the relay only: what it needs to hear when that may not go on. */
 void decide_mux_ticket(struct decision *d);
+/* decide_mux.c: who opens a mux socket, as far as it says so by a token. */
+void decide_mux_opener(struct decision *d);
 /* decide_target.c: what the worker gets. */
 decide_step decide_path, decide_worker, decide_headers;
 

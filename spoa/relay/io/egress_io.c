@@ -13,8 +13,11 @@
 #include "spoa/proto/hello_watch.h"
 #include "spoa/proto/proxy_header.h"
 
-#define BUFFER_MOST   ((size_t)64 << 10)  /* of four: two for each direction */
-#define BUFFER_LEAST  ((size_t)8 << 10)   /* the same while memory is short */
+#define BUFFER_MOST   ((size_t)64 << 10) /* of four: two for each direction */
+#define BUFFER_FAST   ((size_t)8 << 10)  /* of what a fast destination sends: the rest is passed on unseen */
+#define BUFFER_LEAST  ((size_t)2 << 10)  /* less is not read at a time */
+#define LEFT_MOST     ((size_t)16 << 10) /* bytes that are still sent when the connection gives way */
+#define LOOK_FOR_ROOM (100 * MILLISECOND)
 #define ASK_AGAIN     SECOND              /* that the agent keeps no subscription for */
 #define LAST_WORDS    (5 * SECOND)        /* for each part of what is unsent to be taken */
 #define TLS_HANDSHAKE 22                  /* the first byte of a record (RFC 8446 section 5.1) */
@@ -41,7 +44,10 @@ struct egress_io {
     struct handover handover;
     uint8_t *texts; /* what its slices point to */
     struct limits_owner owner;
+    struct limits_use use;
     size_t held;
+    size_t room;            /* bytes that are read of a side at once; 0: memory is short, and it waits */
+    struct loop_timer look; /* while it waits */
     uint64_t began, sent, received; /* bytes of the client's, and for it */
     struct hello_watch hello;
     size_t cleared;              /* of the client's bytes that are here: may leave */
@@ -60,10 +66,12 @@ static bool is_inspected(const struct egress_io *io)
 
 /* ---- the end ---- */
 
-static void note_held(struct egress_io *io, size_t held)
+static void note_held(struct egress_io *io)
 {
+    size_t held = stream_held(&io->client) + stream_held(&io->destination);
     relay_metrics_hold(io->thread->shard, io->thread->limits, (int64_t)held - (int64_t)io->held);
     io->held = held;
+    limits_use_set(io->thread->limits, &io->use, held, false);
 }
 
 static void close_inside(struct egress_io *io)
@@ -76,7 +84,9 @@ static void close_inside(struct egress_io *io)
 static void free_io(struct egress_io *io)
 {
     struct relay_thread *thread = io->thread;
-    note_held(io, 0);
+    relay_metrics_hold(thread->shard, thread->limits, -(int64_t)io->held);
+    limits_use_end(thread->limits, &io->use);
+    loop_timer_close(&io->look);
     loop_timer_close(&io->again);
     loop_timer_close(&io->expires);
     limits_leave(thread->limits, &io->owner);
@@ -121,11 +131,13 @@ static void end(struct egress_io *io, enum egress_end why)
     agent_client_drop(io->thread->agent, &io->watch);
     loop_timer_stop(&io->again);
     loop_timer_stop(&io->expires);
+    loop_timer_stop(&io->look);
     stream_finish(&io->client, &linger);
     if (io->connected && why == EGRESS_CLIENT)
         stream_finish(&io->destination, &linger);
     else
         stream_close(&io->destination);
+    note_held(io);
 }
 
 /* An answer to the CONNECT instead of the 200. */
@@ -232,7 +244,7 @@ static enum client_hello wait_for_more(const struct egress_io *io)
     size_t len = buffer_len(&io->client.in);
     if (io->client_ended)
         return io->hello.begun || len == 0 ? CLIENT_HELLO_FOREIGN : CLIENT_HELLO_BAD;
-    return len - io->cleared < io->client.in.limit ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
+    return len - io->cleared < BUFFER_MOST ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
 }
 
 /* Clears what of the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
@@ -276,13 +288,17 @@ static void watch_handshake(struct egress_io *io)
         stream_stop_time(&io->client);
 }
 
-/* A lower limit takes nothing away: until less is held, nothing comes in. */
+/* A lower limit takes nothing away: until less is held, nothing comes in. What comes is bounded, not what leaves: that makes
+ * room. */
 static void set_limits(struct egress_io *io)
 {
-    uint32_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
-    io->client.in.limit = io->hello.done ? most : BUFFER_MOST; /* a ClientHello has to be whole */
-    io->client.out.limit = io->destination.out.limit = most;
-    io->destination.in.limit = io->fast ? BUFFER_LEAST : most;
+    size_t room = limits_room(io->thread->limits, &io->use, io->held) / 2; /* for each side */
+    io->room = room >= BUFFER_MOST ? BUFFER_MOST : room >= BUFFER_LEAST || io->held ? room : BUFFER_LEAST;
+    /* a ClientHello has to be whole */
+    io->client.in.limit = (uint32_t)(io->room && !io->hello.done ? BUFFER_MOST : io->room);
+    io->destination.in.limit = (uint32_t)(io->fast && io->room > BUFFER_FAST ? BUFFER_FAST : io->room);
+    if (!io->room && !loop_timer_active(&io->look))
+        loop_timer_set(&io->look, LOOK_FOR_ROOM);
 }
 
 /* Nobody else would ever end what is half closed. */
@@ -333,7 +349,7 @@ static void look_inside(struct egress_io *io)
         end(io, EGRESS_INSIDE);
 }
 
-static void pump(struct egress_io *io)
+static void pass(struct egress_io *io)
 {
     if (!io->over && !io->connected)
         look_inside(io);
@@ -343,7 +359,8 @@ static void pump(struct egress_io *io)
     hear_answer(io);
     size_t moved = move(&io->destination, &io->client, SIZE_MAX, &io->received);
     io->heard -= io->hello.done ? 0 : moved;
-    if (moved >= io->destination.in.limit && io->hello.done && !is_inspected(io) && !io->destination_ended)
+    if (io->room && moved >= io->destination.in.limit && io->hello.done && !is_inspected(io) &&
+        !io->destination_ended)
         pass_unseen(io);
     else if (moved)
         io->fast = false;
@@ -360,10 +377,20 @@ static void pump(struct egress_io *io)
     end_side(&io->client, &io->destination, io->client_ended);
     if (io->over)
         return;
-    note_held(io, stream_held(&io->client) + stream_held(&io->destination));
     set_patience(io);
     if (is_done(io))
         end(io, EGRESS_DONE);
+}
+
+static void pump(struct egress_io *io)
+{
+    note_held(io);
+    pass(io);
+    note_held(io);
+    if (!io->over)
+        set_limits(io);
+    stream_consume(&io->client, 0); /* it is read, or is not, by its new limit */
+    stream_consume(&io->destination, 0);
 }
 
 static void on_bytes(void *owner)
@@ -443,12 +470,23 @@ static void on_late(void *owner)
         refuse(io, EGRESS_TIMEOUT, REFUSAL_destination_timeout);
 }
 
-static const struct stream_user client_user = {.input = on_bytes,
+/* Others may have taken the room since. */
+static void on_reading(void *owner)
+{
+    struct egress_io *io = owner;
+    note_held(io);
+    if (!io->over)
+        set_limits(io);
+}
+
+static const struct stream_user client_user = {.reading = on_reading,
+                                               .input = on_bytes,
                                                .sent = on_bytes,
                                                .ended = on_client_ended,
                                                .late = on_client_late,
                                                .gone = on_stream_gone};
 static const struct stream_user destination_user = {.connected = on_connected,
+                                                    .reading = on_reading,
                                                     .input = on_bytes,
                                                     .sent = on_bytes,
                                                     .ended = on_destination_ended,
@@ -634,16 +672,19 @@ static struct egress_io *new_io(struct relay_thread *thread)
     io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
     loop_timer_open(&io->again, thread->loop, watch, io);
     loop_timer_open(&io->expires, thread->loop, on_expired, io);
+    loop_timer_open(&io->look, thread->loop, on_bytes, io);
     return io;
 }
 
-static bool enter(const struct egress_io *io)
+static bool enter(struct egress_io *io)
 {
     const struct relay_thread *thread = io->thread;
     const struct handover *h = &io->handover;
     enum limit limit = limits_enter(thread->limits, &io->owner);
-    if (limit == LIMIT_NONE)
+    if (limit == LIMIT_NONE) {
+        io->use = limits_use_begin(thread->limits, &io->owner);
         return true;
+    }
     if (limit == LIMIT_MEMORY)
         return false;
     metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
@@ -655,6 +696,7 @@ static bool enter(const struct egress_io *io)
 static void give_up(struct egress_io *io, int fd, enum refusal refusal)
 {
     struct relay_thread *thread = io->thread;
+    loop_timer_close(&io->look);
     loop_timer_close(&io->again);
     loop_timer_close(&io->expires);
     free(io->texts);
@@ -702,6 +744,34 @@ void egress_ios_end(struct relay_thread *thread, bool late)
         next = io->next;
         end(io, EGRESS_RESTARTING);
         if (late) {
+            stream_close(&io->client);
+            stream_close(&io->destination);
+        }
+    }
+}
+
+/* ---- giving way ---- */
+
+static bool may_give_way(const struct egress_io *io)
+{
+    return !io->over || io->use.held > LEFT_MOST;
+}
+
+void egress_ios_look(struct relay_thread *thread, struct limits_round *round)
+{
+    for (const struct egress_io *io = thread->egress; io; io = io->next)
+        if (may_give_way(io))
+            limits_round_look(round, &io->use);
+}
+
+void egress_ios_give_way(struct relay_thread *thread, struct limits_round *round)
+{
+    for (struct egress_io *io = thread->egress, *next; io && round->lacking; io = next) {
+        next = io->next;
+        if (!may_give_way(io) || !limits_round_takes(thread->limits, round, &io->use))
+            continue;
+        end(io, EGRESS_MEMORY);
+        if (stream_held(&io->client) + stream_held(&io->destination) > LEFT_MOST) { /* nobody takes it */
             stream_close(&io->client);
             stream_close(&io->destination);
         }

@@ -20,4 +20,8 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
 /* Ends all of a thread: `late`: at once, else with what is left to be sent. */
 void egress_ios_end(struct relay_thread *thread, bool late);
 
+/* Of a round of the limits: shows what could give way, and ends what has to. */
+void egress_ios_look(struct relay_thread *thread, struct limits_round *round);
+void egress_ios_give_way(struct relay_thread *thread, struct limits_round *round);
+
 #endif

@@ -15,10 +15,11 @@ enum {
     WANTED_MORE = 8192 /* beside what it holds: then one that waits has room for 4096 bytes */
 };
 
-/* How many tunnels one sandbox, organisation or token has, how many of them collect a replay, what they hold. */
+/* How many tunnels one sandbox, organisation or token has, how many of them collect a replay; or, of an owner, how many uses
+ * answer to it and what they hold. */
 struct limits_holder {
-    struct limits_holder *next;
-    uint64_t tunnels, replays;
+    struct limits_holder *next, *of; /* of: all clients without a token, if it is one of these; else NULL */
+    uint64_t tunnels, replays, uses;
     _Atomic uint64_t held;
     size_t len;
     uint8_t name[];
@@ -41,7 +42,8 @@ struct limits {
     _Atomic uint64_t above;          /* what tunnels hold of more than LIMITS_LEAST each */
     struct hash_secret secret;
     struct shard shards[SHARDS];
-    struct limits_holder nobody; /* who is not counted; without a name, so that it may be the last */
+    _Atomic uint64_t nobody_wants; /* of `wanted`: clients without a token */
+    struct limits_holder nobody;   /* all of these; without a name, so that it may be the last */
 };
 
 const char *const limit_names[] = {
@@ -99,15 +101,22 @@ static struct limits_holder **find(struct shard *shard, uint64_t hash, struct sl
     return at;
 }
 
+/* NULL when out of memory. */
+static struct limits_holder *new_holder(struct slice name)
+{
+    struct limits_holder *holder = calloc(1, sizeof *holder + name.len);
+
+    if (holder) {
+        holder->len = name.len;
+        memcpy(holder->name, name.at, name.len);
+    }
+    return holder;
+}
+
 static enum limit count_up(struct limits_holder **at, struct slice name, uint64_t most, enum limit limit)
 {
-    if (!*at) {
-        *at = calloc(1, sizeof **at + name.len);
-        if (!*at)
-            return LIMIT_MEMORY;
-        (*at)->len = name.len;
-        memcpy((*at)->name, name.at, name.len);
-    }
+    if (!*at && !(*at = new_holder(name)))
+        return LIMIT_MEMORY;
     if (most && (*at)->tunnels >= most)
         return limit;
     (*at)->tunnels++;
@@ -134,7 +143,8 @@ static struct limits_holder **lock(struct limits *l, struct slice name, struct s
     return find(*shard, hash, name);
 }
 
-/* ---- names: "s" or, of egress, "e" or "u" and namespace "/" sandbox, "o" or "f" organisation, "t" token, "r", "x" ---- */
+/* ---- names: "s" or, of egress, "e" or "u" and namespace "/" sandbox, "o" or "f" organisation, "t" token, "r", "x", "m",
+ * "c" client, "n"; of an owner "S" and namespace "/" sandbox, "O" organisation, "C" client ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
 static void put_sandbox(struct writer *w, const char *kind, struct slice space, struct slice sandbox)
@@ -167,10 +177,32 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
     case LIMIT_egress:
         writer_text(w, "x");
         return owner->egress;
+    case LIMIT_client:
+        writer_text(w, "c");
+        writer_put(w, owner->client);
+        return owner->client.len > 0;
+    case LIMIT_unauthenticated:
+        writer_text(w, "n");
+        return owner->client.len > 0;
     default:
         writer_text(w, "m");
         return owner->mux;
     }
+}
+
+/* False: nothing is known of it. */
+static bool put_owner(struct writer *w, const struct limits_owner *owner)
+{
+    if (owner->org.len) {
+        writer_text(w, "O");
+        writer_put(w, owner->org);
+    } else if (owner->sandbox.len) {
+        put_sandbox(w, "S", owner->space, owner->sandbox);
+    } else {
+        writer_text(w, "C");
+        writer_put(w, owner->client);
+    }
+    return !w->full && w->len > 1;
 }
 
 uint64_t limits_most(const struct limits *l, const struct limits_owner *owner, enum limit limit)
@@ -297,21 +329,71 @@ struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *
     struct writer w = writer_of(memory, sizeof memory);
     struct shard *shard;
 
-    if (!put_name(&w, owner, owner->org.len ? LIMIT_org : LIMIT_sandbox) || w.full)
+    if (!put_owner(&w, owner))
         return (struct limits_use){&l->nobody, 0, 0};
-    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
+    struct limits_holder **at = lock(l, writer_slice(&w), &shard);
+    if (!*at)
+        *at = new_holder(writer_slice(&w));
+    struct limits_holder *holder = *at;
+    if (holder) {
+        holder->of = memory[0] == 'C' ? &l->nobody : NULL;
+        holder->uses++;
+    }
     pthread_mutex_unlock(&shard->lock);
-    return (struct limits_use){holder, 0, 0};
+    return (struct limits_use){holder ? holder : &l->nobody, 0, 0};
 }
 
-static void owner_holds(struct limits *l, struct limits_holder *owner, uint64_t bytes)
+void limits_use_end(struct limits *l, struct limits_use *use)
 {
+    struct limits_holder *holder = use->holder;
+    struct shard *shard;
+
+    if (!holder)
+        return;
+    limits_use_set(l, use, 0, false);
+    use->holder = NULL;
+    if (holder == &l->nobody)
+        return;
+    struct limits_holder **at = lock(l, slice_of(holder->name, holder->len), &shard);
+    if (--holder->uses == 0) {
+        *at = holder->next;
+        free(holder);
+    }
+    pthread_mutex_unlock(&shard->lock);
+}
+
+void limits_use_move(struct limits *l, struct limits_use *use, const struct limits_owner *owner)
+{
+    struct limits_use to = limits_use_begin(l, owner);
+
+    limits_use_set(l, &to, use->held, use->wanted > 0);
+    limits_use_end(l, use);
+    *use = to;
+}
+
+/* Who answers for it towards all others. */
+static struct limits_holder *owner_of(struct limits_holder *holder)
+{
+    return holder->of ? holder->of : holder;
+}
+
+static void owner_holds(struct limits *l, struct limits_holder *holder, uint64_t bytes)
+{
+    struct limits_holder *owner = owner_of(holder);
     uint64_t before = atomic_fetch_add_explicit(&owner->held, bytes, memory_order_relaxed);
+
+    if (holder != owner)
+        atomic_fetch_add_explicit(&holder->held, bytes, memory_order_relaxed);
 
     if (!before)
         atomic_fetch_add_explicit(&l->owners, 1, memory_order_relaxed);
     else if (!(before + bytes))
         atomic_fetch_sub_explicit(&l->owners, 1, memory_order_relaxed);
+}
+
+static bool is_nobodys(const struct limits *l, const struct limits_use *use)
+{
+    return use->holder == &l->nobody || use->holder->of;
 }
 
 static uint64_t above_least(uint64_t held)
@@ -330,7 +412,8 @@ void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, boo
     if (more)
         atomic_fetch_add_explicit(&l->above, more, memory_order_relaxed);
     if (wanted != use->wanted)
-        atomic_fetch_add_explicit(&l->wanted, wanted - use->wanted, memory_order_relaxed);
+        atomic_fetch_add_explicit(is_nobodys(l, use) ? &l->nobody_wants : &l->wanted, wanted - use->wanted,
+                                  memory_order_relaxed);
     use->held = held;
     use->wanted = wanted;
 }
@@ -367,20 +450,43 @@ static uint64_t rest_of_share(const struct limits *l, const struct limits_use *u
              above = atomic_load_explicit(&l->above, memory_order_relaxed) + above_least(held) -
                      above_least(use->held);
 
-    if (use->holder == &l->nobody || has >= own || above >= limit)
+    if (is_nobodys(l, use) || has >= own || above >= limit)
         return 0;
     return smaller(own - has, limit - above);
+}
+
+static uint64_t slice(const struct limits *l)
+{
+    return l->memory / LIMITS_SLICE;
+}
+
+/* Of clients without a token: one address may hold half of what the others leave of the slice. */
+static uint64_t rest_of_slice(const struct limits *l, const struct limits_use *use, uint64_t held)
+{
+    uint64_t grows = held - use->held, all = held_by(&l->nobody) + grows, most = slice(l);
+
+    if (all >= most)
+        return 0;
+    if (use->holder == &l->nobody)
+        return most - all;
+    uint64_t own = held_by(use->holder) + grows, others = all > own ? all - own : 0,
+             half = (most - others) / 2;
+    return half > own ? half - own : 0;
 }
 
 /* What is free, without what others wait for that have more right to it. */
 static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
 {
-    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed), kept = 0;
+    bool nobodys = is_nobodys(l, use);
+    uint64_t own = nobodys ? 0 : use->wanted, kept = 0,
+             wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed);
 
-    if (wanted > use->wanted && held_by(use->holder) > share(l))
-        kept = wanted - use->wanted;
+    if (wanted > own && held_by(owner_of(use->holder)) > share(l))
+        kept = wanted - own;
     uint64_t room = free_memory(l, (int64_t)(held - use->held + kept), most);
-    return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use, held, most));
+    if (nobodys)
+        return smaller(room, rest_of_slice(l, use, held));
+    return limits_held(l) < most ? room : larger(room, rest_of_share(l, use, held, most));
 }
 
 /* A buffer of so many bytes that takes in r more has twice as many as both together. */
@@ -399,31 +505,52 @@ size_t limits_room_whole(const struct limits *l, const struct limits_use *use, u
     return until_doubled(free_for(l, use, held, l->memory), grows);
 }
 
+bool limits_fits(const struct limits *l, const struct limits_use *use, uint64_t grows)
+{
+    return until_doubled(is_nobodys(l, use) ? slice(l) / 2 - smaller(grows, slice(l) / 2)
+                                            : l->memory - smaller(grows, l->memory),
+                         grows) > 0;
+}
+
 /* ---- giving way ---- */
+static uint64_t lacks(uint64_t held, uint64_t wanted, uint64_t most)
+{
+    return wanted && held + wanted > most ? held + wanted - most : 0;
+}
+
 bool limits_round_begin(const struct limits *l, struct limits_round *r)
 {
-    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed), held = limits_held(l),
-             memory = l->memory, needed = held + wanted;
+    uint64_t nobody_wants = atomic_load_explicit(&l->nobody_wants, memory_order_relaxed),
+             nobody_holds = held_by(&l->nobody), most = slice(l),
+             left = most - smaller(nobody_holds, most), /* what they may still have */
+        wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed) + smaller(nobody_wants, left),
+             lacking = lacks(limits_held(l), wanted, l->memory);
 
-    *r = (struct limits_round){
-        .lacking = smaller(wanted && needed > memory ? needed - memory : 0, memory / GIVEN_PART)};
+    *r = (struct limits_round){.lacking = smaller(lacking, l->memory / GIVEN_PART)};
+    if (!lacking) {
+        r->lacking = smaller(lacks(nobody_holds, nobody_wants, most), most / GIVEN_PART);
+        r->nobody = &l->nobody;
+    }
     return r->lacking > 0;
 }
 
 void limits_round_look(struct limits_round *r, const struct limits_use *use)
 {
-    uint64_t all = held_by(use->holder);
+    const struct limits_holder *owner = owner_of(use->holder), *one = use->holder;
+    uint64_t all = held_by(owner), ones = held_by(one);
 
-    if (use->holder != r->owner && all > r->most)
-        *r = (struct limits_round){r->lacking, use->holder, all, use->held};
-    else if (use->holder == r->owner && use->held > r->largest)
+    if (r->nobody && owner != r->nobody)
+        return;
+    if (owner != r->owner ? all > r->most : one != r->one && ones > r->ones)
+        *r = (struct limits_round){r->lacking, r->nobody, owner, all, one, ones, use->held};
+    else if (one == r->one && use->held > r->largest)
         r->largest = use->held;
 }
 
 bool limits_round_takes(const struct limits *l, struct limits_round *r, const struct limits_use *use)
 {
-    if (!r->lacking || use->holder != r->owner || use->held < r->largest - r->largest / 8 ||
-        held_by(use->holder) < smaller(share(l), r->most))
+    if (!r->lacking || use->holder != r->one || use->held < r->largest - r->largest / 8 ||
+        (!r->nobody && held_by(owner_of(use->holder)) < smaller(share(l), r->most)))
         return false;
     r->lacking -= smaller(use->held, r->lacking);
     return true;

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limits: what the tunnels of all threads may take together: their number, also per sandbox, per organisation
- * and per token, the memory of what they hold, and how many may collect a replay at once. Locks are taken only
- * when a tunnel or a replay comes or goes. For any thread.
+ * limits: what everything of all threads that holds something may take together, and who answers for it: tunnels, mux
+ * sockets and their requests, egress connections. Counted are their number, also per sandbox, organisation, token and
+ * client address, the memory that they hold, and the number that may collect a replay at once. Locks are taken only
+ * when one of these comes or goes. For any thread.
+ *
+ * Each has one owner, and what all of an owner's hold counts together: the organisation, else the sandbox, else the
+ * address prefix of a client that has not shown a token. Clients without a token are one owner towards the others, and
+ * share a slice of memory and of places.
  */
 #ifndef CELLGATE_RELAY_IO_LIMITS_H
 #define CELLGATE_RELAY_IO_LIMITS_H
@@ -13,13 +18,15 @@
 #include "spoa/base/time.h"
 
 /* By what tunnels are counted beside all of them. X(name) */
-#define LIMITS(X)                                                                              \
-    X(sandbox)                                                                                 \
-    X(org)                                                                                     \
-    X(token)                                                                                   \
-    X(refused) /* refused tunnels: all of them together */                                     \
-    X(egress)  /* connections of programs in sandboxes to the outside: all of them together */ \
-    X(mux)     /* WebSockets of many requests: all of them together */
+#define LIMITS(X)                                                                                      \
+    X(sandbox)                                                                                         \
+    X(org)                                                                                             \
+    X(token)                                                                                           \
+    X(refused)         /* refused tunnels: all of them together */                                     \
+    X(egress)          /* connections of programs in sandboxes to the outside: all of them together */ \
+    X(mux)             /* WebSockets of many requests, and these: all of them together */              \
+    X(client)          /* of these, those of one client's address that has shown no token */           \
+    X(unauthenticated) /* of these, those of all clients that have shown no token */
 
 enum limit {
 #define X(name) LIMIT_##name,
@@ -40,7 +47,9 @@ enum {
     LIMITS_TOKEN_PART = 8,
     LIMITS_REFUSED_PART = 8,
     LIMITS_EGRESS_PART = 2,
-    LIMITS_MUX_PART = 2
+    LIMITS_MUX_PART = 2,
+    LIMITS_CLIENT_PART = 8,
+    LIMITS_UNAUTHENTICATED_PART = 4
 };
 
 struct limits_settings { /* 0: no limit */
@@ -51,10 +60,12 @@ struct limits_settings { /* 0: no limit */
 /* Whose a tunnel is. What is absent or empty it is not counted for. */
 struct limits_owner {
     struct slice space, sandbox, org, token;
+    struct slice
+        client; /* the address prefix of one that has shown no token; then none of the others is present */
     bool refused;
     bool egress;   /* a connection of the sandbox's own to the outside: counted apart from tunnels to it */
     bool inside;   /* egress: an upgrade in such a connection, of which a sandbox may have as many again */
-    bool mux;      /* a WebSocket of many requests: `token` is then its client's address */
+    bool mux;      /* a WebSocket of many requests, or one of these */
     uint64_t most; /* of the sandbox, beside the configuration's limit; 0: none */
 };
 
@@ -93,16 +104,22 @@ uint64_t limits_held(const struct limits *limits);
 /* Over half of `memory` is held. */
 bool limits_is_short(const struct limits *limits);
 
-/* What one tunnel holds, as the limits know it, and who answers for that: its organisation, or its sandbox where it has
- * none. An owner's share is memory by the number of owners that hold any. */
+/* What one tunnel holds, as the limits know it, and who answers for that. An owner's share is memory by the number of
+ * owners that hold any; all clients without a token are one. These hold LIMITS_SLICE of memory at most, one address
+ * half of that. */
 struct limits_holder;
 struct limits_use {
     struct limits_holder *holder;
     uint64_t held, wanted;
 };
+enum { LIMITS_SLICE = 4 }; /* a quarter */
 
-/* Of a tunnel that has entered, until it leaves, when it holds nothing any more. */
+/* Never fails: when memory is short, the owner is a client of whom nothing is known. Ended by limits_use_end. */
 struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
+/* It holds nothing any more. Fine for one that is zero. */
+void limits_use_end(struct limits *limits, struct limits_use *use);
+/* From now on another owner answers for it. */
+void limits_use_move(struct limits *limits, struct limits_use *use, const struct limits_owner *owner);
 /* By now it holds so many bytes, which limits_hold counts beside this; waits: it cannot become whole, and so give back
  * what it holds, for want of memory. */
 void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held, bool waits);
@@ -110,21 +127,31 @@ void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held
  * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
  * stop and who holds little goes on. A quarter of memory is kept for what has to become whole before it is given back:
  * there only the buffer counts that `grows`, by what it has taken already, since all else that is held waits for it.
- * An owner beyond its share gets nothing that others wait for. One within its share may fill that when there is no more,
+ * An owner beyond its share gets nothing that others wait for. One within its share may fill that when there is no more
  * until what all hold of more than LIMITS_LEAST for each tunnel is twice as much as there is. */
 enum { LIMITS_LEAST = 32 << 10 }; /* bytes: what a tunnel holds at most however short memory is */
 size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held);
 size_t limits_room_whole(const struct limits *limits, const struct limits_use *use, uint64_t held,
                          uint64_t grows);
+/* Returns whether a buffer that holds `grows` bytes could grow if its owner held nothing else and memory were free:
+ * what does not fit then is not waited for. */
+bool limits_fits(const struct limits *limits, const struct limits_use *use, uint64_t grows);
 
-/* Who gives way to those that wait: every LIMITS_ROUND all tunnels that could are shown, twice. The largest tunnels of
- * the owner that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are
- * who has less than its share, unless all have. */
+/* Who gives way to those that wait: every LIMITS_ROUND all that could are shown, twice. The largest tunnels of the owner
+ * that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are who has
+ * less than its share, unless all have. If it is clients without a token that lack room, within their slice, it is one
+ * of these. */
 #define LIMITS_ROUND (250 * MILLISECOND)
 struct limits_round {
-    uint64_t lacking;                  /* bytes to be given back */
-    const struct limits_holder *owner; /* who holds most, maybe gone by now */
-    uint64_t most, largest;            /* what it holds, and its largest tunnel */
+    uint64_t lacking; /* bytes to be given back */
+    const struct limits_holder
+        *nobody; /* NULL: anybody can be taken; else: those of whom this is the owner */
+    const struct limits_holder
+        *owner;    /* who holds most, maybe gone by now; of clients without a token: all of them */
+    uint64_t most; /* what it holds */
+    const struct limits_holder
+        *one;               /* of clients without a token: the address that holds most; else the owner */
+    uint64_t ones, largest; /* what that holds, and its largest tunnel */
 };
 
 /* False: nobody waits, or there is room. */

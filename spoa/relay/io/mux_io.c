@@ -11,6 +11,7 @@
 #define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
 #define TICK_MOST  (5 * SECOND)
 #define LARGE      ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
+#define BODY_AHEAD ((size_t)64 << 10) /* of a request's body, in its stream */
 #define CROWDED    ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
 #define LAST_WORDS (5 * SECOND)      /* for each part of what is unsent to be taken */
 
@@ -27,20 +28,10 @@ struct buffer *mux_out(struct mux_io *io)
     return io->again ? &io->again->numbers.kept : &io->leg->stream.out;
 }
 
-bool mux_account(struct mux_io *io)
-{
-    size_t held =
-        mux_leg_held(io->leg) + io->requests_held + (io->again ? mux_numbers_held(&io->again->numbers) : 0);
-    bool grows = held > io->held;
-    relay_metrics_hold(io->thread->shard, io->thread->limits, (int64_t)held - (int64_t)io->held);
-    io->held = held;
-    limits_use_set(io->thread->limits, &io->use, held, false);
-    return !grows || limits_room(io->thread->limits, &io->use, held) > 0;
-}
-
 void mux_note_request(struct mux_request *r)
 {
-    size_t held = stream_held(&r->up) + mux_answer_held(&r->answer) + mux_response_held(&r->v1.response);
+    size_t held =
+        stream_held(&r->up) + r->body.size + mux_answer_held(&r->answer) + mux_response_held(&r->v1.response);
     r->io->requests_held += held - r->held;
     r->held = held;
 }
@@ -57,6 +48,7 @@ static void free_request(void *owner)
     struct mux_request *r = owner;
     mux_answer_free(&r->answer);
     mux_response_free(&r->v1.response);
+    buffer_free(&r->body);
     free(r);
 }
 
@@ -84,10 +76,7 @@ void mux_free(struct mux_io *io)
 {
     struct relay_thread *thread = io->thread;
     mux_resume_free(io);
-    io->requests_held = 0;
-    relay_metrics_hold(thread->shard, thread->limits, -(int64_t)io->held);
-    limits_use_set(thread->limits, &io->use, 0, false);
-    limits_leave(thread->limits, &io->owner);
+    mux_limits_leave(io);
     loop_timer_close(&io->tick);
     loop_timer_close(&io->watches);
     *io->link = io->next;
@@ -124,6 +113,8 @@ static void end_leg(struct mux_io *io, enum mux_end why, unsigned code, const ch
     static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
     struct stream *s = &io->leg->stream;
     uint8_t frame[WS_CONTROL_FRAME_MAX];
+    buffer_free(&io->leg->message);
+    mux_text_free(&io->leg->reading);
     if (code && !buffer_put(&s->out, slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
         why = MUX_END_BROKEN;
     if (why == MUX_END_BROKEN)
@@ -152,6 +143,8 @@ void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const ch
         end_leg(io, why, code, reason);
     else
         loop_defer(io->thread->loop, &io->freeing);
+    io->wants = false;
+    mux_account(io);
 }
 
 void mux_end_for_memory(struct mux_io *io)
@@ -181,12 +174,15 @@ void mux_set_flow(struct mux_io *io)
     bool full = io->full ? waits > low : waits >= high,
          crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
         first = true;
-    if (full != io->full && !io->again)
-        stream_pause(&io->leg->stream, full);
     io->full = full;
+    bool stopped = mux_limits_look(io) || full;
+    if (stopped != io->stopped && !io->again)
+        stream_pause(&io->leg->stream, stopped);
+    io->stopped = stopped;
     for (struct mux_request *r = io->requests; r; r = r->next) {
         bool gathers = mux_answer_gathers(&r->answer);
-        pause_request(r, full || (crowded && !(gathers && first) && !mux_answer_streams(&r->answer)));
+        bool queues = crowded && !(gathers && first) && !mux_answer_streams(&r->answer);
+        pause_request(r, full || queues || mux_limits_lacks(io, r));
         first = first && !gathers;
     }
 }
@@ -196,10 +192,6 @@ void mux_settle(struct mux_io *io)
 {
     if (io->over)
         return;
-    if (!mux_account(io)) {
-        mux_end_for_memory(io);
-        return;
-    }
     if (io->again)
         mux_resume_pump(io);
     if (io->over)
@@ -222,19 +214,25 @@ bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const ch
 
 /* ---- an answer ---- */
 
+void mux_refuse_answer(struct mux_request *r)
+{
+    if (mux_say_error(r->io, r->answer.id, r->v1.number, "INTERNAL_ERROR",
+                      "The gate has no memory for the answer.", 503))
+        mux_drop(r, MUX_OUTCOME_FAILED);
+}
+
 void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
 {
     struct mux_io *io = r->io;
+    mux_limits_learn(io, mux_handover(r));
     if (step == MUX_MORE) {
         mux_watch_begin(r);
         mux_note_request(r);
-    }
-    if (step == MUX_MORE && r->held > OUT_HIGH && !mux_account(io)) { /* the others are to go on */
-        (void)mux_say_error(io, r->answer.id, r->v1.number, "INTERNAL_ERROR",
-                            "The gate has no memory for the answer.", 503);
-        if (!r->io)
+        if (!mux_limits_fits(io, &r->answer.text)) { /* the others are to go on */
+            mux_refuse_answer(r);
+            mux_settle(io);
             return;
-        step = MUX_BROKEN;
+        }
     }
     if (step != MUX_MORE)
         mux_drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
@@ -280,11 +278,25 @@ static void on_asked(void *owner)
     (void)owner;
 }
 
+/* A large body is given to the stream as it leaves. */
+static bool feed_body(struct mux_request *r)
+{
+    size_t waits = buffer_len(&r->up.out), room = waits < BODY_AHEAD ? BODY_AHEAD - waits : 0;
+    struct slice piece = slice_sub(buffer_slice(&r->body), 0, room);
+    bool good = buffer_put(&r->up.out, piece);
+    buffer_consume(&r->body, good ? piece.len : 0);
+    return good;
+}
+
 static void on_request_sent(void *owner)
 {
     struct mux_request *r = owner;
     if (!r->io)
         return;
+    if (buffer_len(&r->body) && !feed_body(r)) {
+        mux_end_for_memory(r->io);
+        return;
+    }
     mux_note_request(r);
     if (r->io->v1)
         mux_v1_sent(r);
@@ -308,6 +320,20 @@ struct mux_request *mux_find(const struct mux_io *io, struct slice id, uint32_t 
     return r;
 }
 
+/* A large one stays in the memory of the message that it is a part of. */
+static bool put_body(struct mux_request *r, struct slice body)
+{
+    struct buffer *message = r->io->incoming;
+    if (body.len <= BODY_AHEAD || !message)
+        return !body.len || buffer_put(&r->up.out, body);
+    r->body = buffer_with_limit(body.len);
+    size_t start = (size_t)(body.at - buffer_slice(message).at);
+    buffer_swap(&r->body, message);
+    buffer_consume(&r->body, start);
+    buffer_cut(&r->body, body.len);
+    return true;
+}
+
 /* What HAProxy reads: who asks, and what. */
 static bool put_request(struct mux_request *r, const struct mux_message *m)
 {
@@ -318,9 +344,8 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), slice_text(NULL));
     mux_message_head(m, &io->asks, &w);
     /* of a body that follows: what it has credit for, and what stands around each piece of it */
-    buffer_set_limit(&r->up.out, w.len + m->body.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : 0));
-    return !w.full && buffer_put(&r->up.out, writer_slice(&w)) &&
-           (!m->body.len || buffer_put(&r->up.out, m->body));
+    buffer_set_limit(&r->up.out, w.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : BODY_AHEAD));
+    return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && put_body(r, m->body);
 }
 
 static struct mux_request *new_request(struct mux_io *io, const struct mux_message *m, uint32_t number)
@@ -402,7 +427,7 @@ void mux_ask(struct mux_io *io, const struct mux_message *m, uint32_t number)
                             "Too many requests are on their way in this socket.", 429);
     } else if (!may_start(io)) {
         (void)mux_say_error(io, m->id, number, "TOO_MANY_REQUESTS",
-                            "Too many requests are on their way from this address.", 429);
+                            "Too many requests are on their way of this owner or address.", 429);
     } else {
         start(io, m, number);
         return;
@@ -419,11 +444,13 @@ static void cancel(struct mux_io *io, struct slice id)
 
 void mux_take_message(struct mux_io *io, struct slice message)
 {
-    if (io->v1) {
-        mux_v1_take(io, message);
-        return;
-    }
-    struct mux_message m = mux_message_read(message);
+    mux_v1_take(io, message);
+}
+
+void mux_take_text(struct mux_io *io, struct mux_text *text, struct buffer *message)
+{
+    struct mux_message m = mux_text_end(text, buffer_slice(message));
+    io->incoming = message;
     switch (m.kind) {
     case MUX_REQUEST:
         mux_ask(io, &m, 0);
@@ -441,6 +468,7 @@ void mux_take_message(struct mux_io *io, struct slice message)
     case MUX_NO_MEMORY:
         mux_end_for_memory(io);
     }
+    io->incoming = NULL;
     mux_message_free(&m);
 }
 
@@ -458,12 +486,12 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void set_tick(struct mux_io *io)
+static void set_tick(struct mux_io *io, uint64_t most)
 {
     const struct tunnel_settings *s = &io->thread->settings.tunnel;
     uint64_t least = smaller(smaller(s->keepalive, s->dead_after), smaller(idle_of(io), TICK_MOST)),
              step = (io->again ? smaller(least, io->thread->settings.mux_grace) : least) / 2;
-    loop_timer_set(&io->tick, step > 20 * MILLISECOND ? step : 20 * MILLISECOND);
+    loop_timer_set(&io->tick, smaller(step > 20 * MILLISECOND ? step : 20 * MILLISECOND, most));
 }
 
 static bool is_over(uint64_t since, uint64_t time, uint64_t now)
@@ -526,8 +554,9 @@ static void on_tick(void *owner)
         look_at_leg(io, now);
     if (!io->over && io->again)
         mux_resume_tick(io, now);
+    uint64_t most = io->over ? UINT64_MAX : mux_limits_tick(io, now);
     if (!io->over)
-        set_tick(io);
+        set_tick(io, most);
 }
 
 /* ---- the beginning ---- */
@@ -558,14 +587,6 @@ bool mux_read_source(struct mux_io *io, const struct upgrade *u)
     memcpy(io->source_text, text, sizeof text);
     io->port = slice_is(field_of(u, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;
     return true;
-}
-
-static void name_owner(struct mux_io *io)
-{
-    struct address counted = io->source;
-    if (counted.family == 6)
-        memset(counted.bytes + 8, 0, 8);
-    inet_ntop(counted.family == 4 ? AF_INET : AF_INET6, counted.bytes, io->owner_text, sizeof io->owner_text);
 }
 
 struct mux_client mux_client_of(const struct upgrade *u)
@@ -603,26 +624,6 @@ static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrad
     loop_timer_open(&io->tick, thread->loop, on_tick, io);
     loop_timer_open(&io->watches, thread->loop, mux_watch_due, io);
     return io;
-}
-
-static bool enter(struct mux_io *io)
-{
-    struct relay_thread *thread = io->thread;
-    /* nobody knows yet who it is, but for the address */
-    io->owner = (struct limits_owner){.token = slice_text(io->owner_text), .mux = true};
-    enum limit limit = limits_enter(thread->limits, &io->owner);
-    if (limit == LIMIT_NONE) {
-        io->use = limits_use_begin(thread->limits, &io->owner);
-        return true;
-    }
-    if (limit == LIMIT_MEMORY)
-        return false;
-    metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
-    log_write(thread->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
-              LOG_U64("at", limits_most(thread->limits, &io->owner, limit)),
-              LOG_SLICE("id", io->upgrade->handover.id), LOG_SLICE("route", io->upgrade->handover.route),
-              LOG_TEXT("client", io->source_text));
-    return false;
 }
 
 static void give_up(struct mux_io *io, int fd, enum refusal refusal)
@@ -691,13 +692,12 @@ void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, 
         give_up(io, fd, REFUSAL_bad_request);
         return;
     }
-    name_owner(io);
-    if (!enter(io)) {
+    if (!mux_limits_enter(io)) {
         give_up(io, fd, REFUSAL_too_many_tunnels);
         return;
     }
     add(io);
-    set_tick(io);
+    set_tick(io, UINT64_MAX);
     if (asked == MUX_RESUME_NEW ? !mux_resume_open(io, fd, early, &terms) : !open_plain(io, fd, early)) {
         close(fd);
         mux_end_socket(io, MUX_END_BROKEN, 0, NULL);

@@ -10,7 +10,7 @@
 
 size_t mux_leg_held(const struct mux_leg *leg)
 {
-    return leg ? stream_held(&leg->stream) + leg->message.size : 0;
+    return leg ? stream_held(&leg->stream) + leg->message.size + mux_text_held(&leg->reading) : 0;
 }
 
 /* ---- messages ---- */
@@ -19,8 +19,13 @@ static void on_message(struct mux_leg *leg)
 {
     struct mux_io *io = leg->io;
     struct buffer message = leg->message; /* it is the message's until that is through */
+    struct mux_text reading = leg->reading;
     leg->message = buffer_with_limit(io->most);
-    if (leg->text && io->again)
+    leg->reading = mux_text_begin();
+    leg->come = 0;
+    if (!io->v1)
+        mux_take_text(io, &reading, &message);
+    else if (leg->text && io->again)
         mux_resume_heard(io, buffer_slice(&message));
     else if (io->again)
         mux_resume_message(io, buffer_slice(&message));
@@ -29,21 +34,32 @@ static void on_message(struct mux_leg *leg)
     buffer_free(&message);
 }
 
+/* False: there is no memory. Of a message that is wrong already nothing is kept. */
+static bool keep_piece(struct mux_leg *leg, const struct ws_piece *piece)
+{
+    size_t room;
+    uint8_t *to = buffer_room(&leg->message, piece->bytes.len, &room);
+    if (!to)
+        return false;
+    ws_mask(to, piece->bytes.at, piece->bytes.len, leg->decoder.frame.mask, piece->offset);
+    buffer_commit(&leg->message, piece->bytes.len);
+    if (!leg->io->v1 && !mux_text_feed(&leg->reading, buffer_slice(&leg->message)))
+        buffer_free(&leg->message);
+    return true;
+}
+
 static void take_piece(struct mux_leg *leg, const struct ws_piece *piece)
 {
     const struct ws_frame *frame = &leg->decoder.frame;
-    size_t room;
-    if (piece->bytes.len) {
-        uint8_t *to = buffer_room(&leg->message, piece->bytes.len, &room);
-        if (!to) {
-            mux_end_for_memory(leg->io);
-            return;
-        }
-        ws_mask(to, piece->bytes.at, piece->bytes.len, frame->mask, piece->offset);
-        buffer_commit(&leg->message, piece->bytes.len);
+    leg->come += piece->bytes.len;
+    if (piece->bytes.len && !leg->reading.wrong && !keep_piece(leg, piece)) {
+        mux_end_for_memory(leg->io);
+        return;
     }
     if (piece->last && frame->fin)
         on_message(leg);
+    else if (!leg->io->v1 && !mux_limits_fits(leg->io, &leg->message))
+        mux_end_socket(leg->io, MUX_END_LARGE, 1009, "message too large");
 }
 
 static void take_head(struct mux_leg *leg)
@@ -52,7 +68,7 @@ static void take_head(struct mux_leg *leg)
     const struct ws_frame *frame = &leg->decoder.frame;
     if (frame->opcode != WS_CONTINUATION)
         leg->text = frame->opcode == WS_TEXT;
-    if (frame->length > io->most - buffer_len(&leg->message))
+    if (frame->length > io->most - leg->come)
         mux_end_socket(io, MUX_END_LARGE, 1009, "message too large");
     else if (leg->text && io->v1 && !io->again)
         mux_end_socket(io, MUX_END_PROTOCOL, 1003, "a text message");
@@ -98,7 +114,7 @@ static bool is_current(const struct mux_leg *leg)
 /* A socket that can be resumed hears acknowledgements however much waits; what else comes then has a bound of its own. */
 static bool rests(const struct mux_leg *leg)
 {
-    return leg->io->again ? leg->full : leg->io->full;
+    return leg->io->again ? leg->full : leg->io->stopped;
 }
 
 static void set_full(struct mux_leg *leg)
@@ -131,6 +147,17 @@ void mux_leg_read(struct mux_leg *leg)
     mux_settle(io);
 }
 
+/* There is something to be read: whether there is room for it. */
+static void on_reading(void *owner)
+{
+    struct mux_leg *leg = owner;
+    if (!is_current(leg))
+        return;
+    leg->asks = true;
+    mux_set_flow(leg->io);
+    leg->asks = leg->io->stopped;
+}
+
 static void on_input(void *owner)
 {
     struct mux_leg *leg = owner;
@@ -145,6 +172,8 @@ static void on_sent(void *owner)
 {
     struct mux_leg *leg = owner;
     struct mux_io *io = leg->io;
+    if (io && io->over && io->leg == leg)
+        mux_account(io);
     if (!is_current(leg))
         return;
     io->moved = loop_clock();
@@ -152,7 +181,6 @@ static void on_sent(void *owner)
         mux_resume_pump(io);
     if (!is_current(leg))
         return;
-    (void)mux_account(io);
     set_full(leg);
     mux_set_flow(io);
     if (!rests(leg))
@@ -176,6 +204,7 @@ static void on_gone(void *owner)
     struct mux_leg *leg = owner;
     struct mux_io *io = leg->io;
     buffer_free(&leg->message);
+    mux_text_free(&leg->reading);
     free(leg);
     if (!io)
         return;
@@ -183,8 +212,12 @@ static void on_gone(void *owner)
     mux_free(io);
 }
 
-static const struct stream_user user = {
-    .input = on_input, .sent = on_sent, .ended = on_ended, .gone = on_gone, .read_size = 16 << 10};
+static const struct stream_user user = {.reading = on_reading,
+                                        .input = on_input,
+                                        .sent = on_sent,
+                                        .ended = on_ended,
+                                        .gone = on_gone,
+                                        .read_size = 16 << 10};
 
 struct mux_leg *mux_leg_open(struct mux_io *io, int fd, struct slice head, struct slice early)
 {
@@ -193,6 +226,7 @@ struct mux_leg *mux_leg_open(struct mux_io *io, int fd, struct slice head, struc
         return NULL;
     leg->io = io;
     leg->message = buffer_with_limit(io->most);
+    leg->reading = mux_text_begin();
     leg->decoder = ws_decoder_of(WS_CLIENT, 0);
     leg->stream = (struct stream){.user = &user,
                                   .owner = leg,

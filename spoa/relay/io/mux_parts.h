@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* mux_parts: what the files of mux_io share: mux_io.c has the socket and its requests, mux_leg.c the client's connection,
- * mux_resume.c what becomes of the socket without one, mux_v1.c what cellgate.mux.v1 says, mux_watch.c what the agent says of
+ * mux_limits.c whose they are and what
+ * they may hold, mux_resume.c what becomes of the socket without one, mux_v1.c what cellgate.mux.v1 says, mux_watch.c what the agent says of
  * requests that last. */
 #ifndef CELLGATE_RELAY_IO_MUX_PARTS_H
 #define CELLGATE_RELAY_IO_MUX_PARTS_H
@@ -40,7 +41,8 @@ struct mux_watch {
 struct mux_request {
     struct mux_io *io; /* NULL: it has ended */
     struct mux_request *next, **link;
-    struct stream up; /* to HAProxy */
+    struct stream up;   /* to HAProxy */
+    struct buffer body; /* what of a large body is not in up.out yet */
     struct mux_answer answer;
     size_t held; /* as its io knows it */
     bool paused;
@@ -54,9 +56,12 @@ struct mux_leg {
     struct mux_io *io; /* NULL: it is not the socket's any more */
     struct stream stream;
     struct ws_decoder decoder;
-    struct buffer message; /* what has come of it, unmasked */
-    bool text;             /* that is one */
-    bool full;             /* it takes nothing, and is not read */
+    struct buffer message;   /* what has come of it, unmasked */
+    size_t come;             /* bytes of it, kept or not */
+    struct mux_text reading; /* in the form of sandbox-sdk: the message */
+    bool text;               /* that is one */
+    bool asks;               /* there is something to be read */
+    bool full;               /* it takes nothing, and is not read */
 };
 
 /* A socket that its client can resume: beside what is numbered. */
@@ -78,10 +83,17 @@ struct mux_io {
     struct address source; /* the client's */
     uint16_t port;         /* that it called, as far as it says whether with TLS */
     char source_text[INET6_ADDRSTRLEN];
-    char owner_text[INET6_ADDRSTRLEN]; /* by which it is counted: of IPv6 the network of 64 bits */
-    struct limits_owner owner;         /* of the socket, and of each of its requests */
+    char prefix_text
+        [INET6_ADDRSTRLEN];    /* by which it is counted without a token: of IPv6 the network of 64 bits */
+    struct limits_owner owner; /* of the socket, and of each of its requests */
+    uint8_t *owner_texts;      /* what that points to, if a request has told it; NULL: no request has */
     struct limits_use use;
-    struct mux_leg *leg;         /* NULL: the client is away */
+    struct buffer *incoming; /* the message that is looked at, if a request may take it over */
+    uint64_t starved;        /* since when something of it is not read for want of memory; 0: nothing is */
+    bool wants;              /* that has to become whole */
+    bool tight;              /* it holds as much as it may while memory is short */
+    bool stopped;            /* its client is not read */
+    struct mux_leg *leg;     /* NULL: the client is away */
     struct mux_resumable *again; /* NULL: it ends with its leg */
     struct loop_task freeing;
     size_t most; /* bytes of a message */
@@ -107,6 +119,8 @@ void mux_ask(struct mux_io *io, const struct mux_message *message, uint32_t numb
 /* Notes what the request holds now. */
 void mux_note_request(struct mux_request *r);
 void mux_drop(struct mux_request *r, enum mux_outcome outcome);
+/* There is no memory for its answer. */
+void mux_refuse_answer(struct mux_request *r);
 /* Behind a step of an answer. fits: false: there was no memory for what it says. */
 void mux_conclude(struct mux_request *r, enum mux_step step, bool fits);
 void mux_settle(struct mux_io *io);
@@ -116,15 +130,32 @@ void mux_end_for_memory(struct mux_io *io);
 struct buffer *mux_out(struct mux_io *io);
 /* Stops and starts what is read. */
 void mux_set_flow(struct mux_io *io);
-/* What it holds has changed. False: the relay has no more for this one. */
-bool mux_account(struct mux_io *io);
-/* A whole message of the client's. */
+/* A whole message of the client's, of cellgate.mux.v1; in the form of sandbox-sdk, which frees *text. */
 void mux_take_message(struct mux_io *io, struct slice message);
+void mux_take_text(struct mux_io *io, struct mux_text *text, struct buffer *message);
 /* It is over, and nothing of it is in anybody's hands. */
 void mux_free(struct mux_io *io);
 struct mux_client mux_client_of(const struct upgrade *upgrade);
 /* Who the client is, as HAProxy says of each request that it hands on. False: it does not. */
 bool mux_read_source(struct mux_io *io, const struct upgrade *upgrade);
+
+/* ---- mux_limits.c ---- */
+
+/* Counts the socket. False: there are too many, which is logged, or there is no memory. */
+bool mux_limits_enter(struct mux_io *io);
+void mux_limits_leave(struct mux_io *io);
+/* HAProxy may have said for whom a request is: a socket that was opened without a token is whose the first one that is admitted is. */
+void mux_limits_learn(struct mux_io *io, struct slice handover);
+/* Notes what it holds. */
+void mux_account(struct mux_io *io);
+/* Notes whether it waits for room; returns whether its client is not read for that. */
+bool mux_limits_look(struct mux_io *io);
+/* Whether the answer is not read for want of room. */
+bool mux_limits_lacks(const struct mux_io *io, const struct mux_request *r);
+/* Whether what has to become whole could go on if nobody else held anything. */
+bool mux_limits_fits(const struct mux_io *io, const struct buffer *whole);
+/* Time has passed: what waits for room goes on, or is given up. Returns the time until the next look. */
+uint64_t mux_limits_tick(struct mux_io *io, uint64_t now);
 
 /* ---- mux_leg.c ---- */
 

@@ -158,7 +158,7 @@ void mux_resume_settle(struct mux_io *io)
     struct mux_numbers *numbers = &io->again->numbers;
     bool now;
     mux_set_flow(io);
-    while (!io->over && !io->full && numbers->waits) {
+    while (!io->over && !io->stopped && numbers->waits) {
         mux_take_message(io, mux_numbers_first(numbers));
         mux_numbers_take(numbers);
         if (!io->over)

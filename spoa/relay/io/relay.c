@@ -6,6 +6,8 @@
 
 #include "spoa/base/file.h"
 #include "spoa/base/json_write.h"
+#include "spoa/relay/io/egress_io.h"
+#include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/io/mux_sessions.h"
 #include "spoa/relay/io/relay_thread_run.h"
 #include "spoa/relay/io/tunnel_io.h"
@@ -89,7 +91,9 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
                  [LIMIT_token] = part_of(s->max_tunnels_per_token, tunnels, LIMITS_TOKEN_PART),
                  [LIMIT_refused] = part_of(-1, tunnels, LIMITS_REFUSED_PART),
                  [LIMIT_egress] = part_of(s->max_egress, tunnels, LIMITS_EGRESS_PART),
-                 [LIMIT_mux] = part_of(-1, tunnels, LIMITS_MUX_PART)},
+                 [LIMIT_mux] = part_of(-1, tunnels, LIMITS_MUX_PART),
+                 [LIMIT_client] = part_of(s->max_tunnels_per_token, tunnels, LIMITS_CLIENT_PART),
+                 [LIMIT_unauthenticated] = part_of(-1, tunnels, LIMITS_UNAUTHENTICATED_PART)},
         .memory = (uint64_t)s->memory};
 }
 
@@ -246,11 +250,15 @@ bool relay_ready(const struct relay *r, const char **why)
 static void look_at_thread(struct relay_thread *thread, void *round)
 {
     tunnel_ios_look(thread, round);
+    mux_ios_look(thread, round);
+    egress_ios_look(thread, round);
 }
 
 static void give_way_in_thread(struct relay_thread *thread, void *round)
 {
     tunnel_ios_give_way(thread, round);
+    mux_ios_give_way(thread, round);
+    egress_ios_give_way(thread, round);
 }
 
 static void make_room(void *owner)

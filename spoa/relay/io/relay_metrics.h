@@ -64,7 +64,7 @@ enum { RESUME_EXACT, RESUME_GAP };
     X(EXPIRED, "expired", "its token has expired")                                                      \
     X(IDLE, "idle", "one side had ended, and the other said nothing for long")                          \
     X(RESTARTING, "restarting", "the relay shuts down")                                                 \
-    X(MEMORY, "memory", "out of memory")
+    X(MEMORY, "memory", "the relay has no memory for it")
 enum egress_end {
 #define X(name, label, text) EGRESS_##name,
     EGRESS_ENDS(X)

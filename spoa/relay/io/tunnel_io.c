@@ -195,6 +195,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     io->stats.opening = 0;
     tunnel_stats_update(&io->stats);
     tunnel_limits_end_permit(io);
+    limits_use_end(thread->limits, &io->stats.use);
     if (io->entered)
         tunnel_limits_leave(io);
     *seat->link = seat->next;

@@ -1,85 +1,107 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/answer.h"
 
-#include "spoa/base/json.h"
 #include "spoa/base/json_write.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/message.h"
 
 #include <limits.h>
 
+#define ID_MEMBER   ",\"id\":"
+#define BODY_MEMBER ",\"body\":"
+
 /* ---- messages ---- */
 
-/* The text of a message as one frame, behind what is there: all of it, or nothing. */
-static bool put_frame(struct buffer *out, const struct buffer *text)
+static bool put_head(struct buffer *out, size_t payload)
 {
-    struct slice payload = buffer_slice(text);
-    const struct ws_frame frame = {.opcode = WS_TEXT, .fin = true, .length = payload.len};
+    const struct ws_frame frame = {.opcode = WS_TEXT, .fin = true, .length = payload};
     uint8_t head[WS_HEAD_MAX];
-    size_t len = ws_encode_head(head, &frame), room;
-    uint8_t *to = buffer_room(out, len + payload.len, &room);
-    if (!to)
-        return false;
-    memcpy(to, head, len);
-    if (payload.len)
-        memcpy(to + len, payload.at, payload.len);
-    buffer_commit(out, len + payload.len);
-    return true;
-}
-
-/* `good`: whether all of the text found room. */
-static bool finish(struct buffer *out, struct buffer *text, bool good)
-{
-    good = good && put_frame(out, text);
-    buffer_free(text);
-    return good;
+    return buffer_put(out, slice_of(head, ws_encode_head(head, &frame)));
 }
 
 static bool begin(struct buffer *text, const char *type, struct slice id)
 {
-    *text = buffer_with_limit(INT_MAX);
     return json_write(text, "{\"type\":\"%s\"", type) &&
-           (!slice_present(id) || (json_write(text, ",\"id\":") && json_write_text(text, id)));
+           (!slice_present(id) || (json_write(text, ID_MEMBER) && json_write_text(text, id)));
 }
 
 bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message,
                    unsigned status)
 {
-    struct buffer text;
+    struct buffer text = buffer_with_limit(INT_MAX);
     bool good =
         begin(&text, "error", id) &&
         json_write(&text, ",\"code\":\"%s\",\"message\":\"%s\",\"status\":%u}", code, message, status);
-    return finish(out, &text, good);
+    size_t room, len = buffer_len(&text);
+    good = good && buffer_room(out, WS_HEAD_MAX + len, &room) && put_head(out, len) &&
+           buffer_put(out, buffer_slice(&text));
+    buffer_free(&text);
+    return good;
 }
 
+/* Into `out` at once, behind the frame's head, which says how long it is: all of it, or nothing. */
 static void put_event(void *context, struct slice name, struct slice data)
 {
+    static const char type[] = "{\"type\":\"stream\"" ID_MEMBER,
+                      event[] = ",\"event\":", value[] = ",\"data\":";
     struct mux_answer *a = context;
-    struct buffer text;
+    struct buffer *out = a->out;
+    size_t room, len = strlen(type) + json_text_len(a->id) + strlen(value) + json_text_len(data) + 1;
+    if (name.len)
+        len += strlen(event) + json_text_len(name);
     if (a->full)
         return;
-    bool good = begin(&text, "stream", a->id);
-    if (good && name.len)
-        good = json_write(&text, ",\"event\":") && json_write_text(&text, name);
-    good = good && json_write(&text, ",\"data\":") && json_write_text(&text, data) && json_write(&text, "}");
-    a->full = !finish(a->out, &text, good);
+    a->full = !(buffer_room(out, WS_HEAD_MAX + len, &room) && put_head(out, len) &&
+                buffer_put(out, slice_text(type)) && json_write_text(out, a->id) &&
+                (!name.len || (buffer_put(out, slice_text(event)) && json_write_text(out, name))) &&
+                buffer_put(out, slice_text(value)) && json_write_text(out, data) &&
+                buffer_put(out, SLICE_LITERAL("}")));
 }
 
-static bool put_headers(const struct mux_answer *a, struct buffer *text)
+/* All of the message but its body; only then is the head of the answer not needed any more. */
+static bool begin_response(struct mux_answer *a, const struct http_head *head)
 {
-    struct http_head head;
-    return mux_response_head(&a->response, &head) && json_write(text, ",\"headers\":{") &&
-           mux_put_headers(text, &head, false) && json_write(text, "}");
+    static const uint8_t room[WS_HEAD_MAX];
+    struct buffer *text = &a->text;
+    bool good = buffer_put(text, slice_of(room, sizeof room)) && begin(text, "response", a->id) &&
+                json_write(text, ",\"status\":%u,\"headers\":{", head->status) &&
+                mux_put_headers(text, head, false) && json_write(text, "}");
+    a->members = buffer_len(text);
+    return good && json_write(text, BODY_MEMBER);
 }
 
 /* A body that is no JSON is left out, as sandbox-sdk's own server does. */
-static bool put_body(const struct mux_answer *a, struct buffer *text)
+static bool put_body(struct mux_answer *a, struct slice piece)
 {
-    struct slice body = buffer_slice(&a->body);
-    struct fail why;
-    if (body.len == 0 || !json_check(body, "body", 0, (struct json_limits){body.len, MUX_DEPTH}, &why))
-        return true;
-    return json_write(text, ",\"body\":") && buffer_put(text, body);
+    struct slice rest = piece;
+    a->gathered += piece.len;
+    while (rest.len && !a->no_json)
+        a->no_json = json_feed(&a->check, &rest) == JSON_FEED_BAD;
+    if (!a->no_json)
+        return buffer_put(&a->text, piece);
+    buffer_cut(&a->text, a->members);
+    return true;
+}
+
+static bool end_response(struct mux_answer *a)
+{
+    uint8_t head[WS_HEAD_MAX];
+    struct buffer *text = &a->text;
+    if (!json_feed_is_whole(&a->check))
+        buffer_cut(text, a->members);
+    if (!json_write(text, ",\"done\":true}"))
+        return false;
+    const struct ws_frame frame = {.opcode = WS_TEXT, .fin = true, .length = buffer_len(text) - WS_HEAD_MAX};
+    size_t len = ws_encode_head(head, &frame);
+    buffer_consume(text, WS_HEAD_MAX - len);
+    memcpy(text->memory + text->start, head, len);
+    bool good = true;
+    if (buffer_len(a->out))
+        good = buffer_put(a->out, buffer_slice(text));
+    else
+        buffer_swap(a->out, text);
+    buffer_free(text);
+    return good;
 }
 
 static enum mux_step broken(struct mux_answer *a, const char *code, const char *message, unsigned status,
@@ -98,16 +120,11 @@ static enum mux_step no_room(bool *fits)
 /* All of the answer is there. */
 static enum mux_step conclude(struct mux_answer *a, bool *fits)
 {
-    struct buffer text;
     struct fail why;
     /* the last event counts without the empty line behind it, too */
     if (a->streams && !event_stream_feed(&a->events, SLICE_LITERAL("\n\n"), &why))
         return broken(a, "STREAM_ERROR", "An event is too large.", 500, fits);
-    if (a->full)
-        return no_room(fits);
-    bool good = begin(&text, "response", a->id) && json_write(&text, ",\"status\":%u", a->status) &&
-                put_headers(a, &text) && put_body(a, &text) && json_write(&text, ",\"done\":true}");
-    *fits = finish(a->out, &text, good);
+    *fits = !a->full && end_response(a);
     return *fits ? MUX_DONE : MUX_BROKEN;
 }
 
@@ -115,9 +132,12 @@ static enum mux_step conclude(struct mux_answer *a, bool *fits)
 
 void mux_answer_init(struct mux_answer *a, struct slice id, size_t most)
 {
-    *a = (struct mux_answer){
-        .id = id, .most = most, .response = mux_response_of(false), .body = buffer_with_limit(most)};
-    event_stream_init(&a->events, most);
+    *a = (struct mux_answer){.id = id,
+                             .most = most,
+                             .response = mux_response_of(false),
+                             .text = buffer_with_limit(INT_MAX),
+                             .check = json_feed_of(MUX_DEPTH)};
+    event_stream_init(&a->events, most < MUX_EVENT_MOST ? most : MUX_EVENT_MOST);
     a->events.event = put_event;
     a->events.context = a;
 }
@@ -126,17 +146,17 @@ void mux_answer_free(struct mux_answer *a)
 {
     event_stream_free(&a->events);
     mux_response_free(&a->response);
-    buffer_free(&a->body);
+    buffer_free(&a->text);
 }
 
 size_t mux_answer_held(const struct mux_answer *a)
 {
-    return mux_response_held(&a->response) + a->body.size + a->events.line.size + a->events.data.size;
+    return mux_response_held(&a->response) + a->text.size + a->events.line.size + a->events.data.size;
 }
 
 bool mux_answer_gathers(const struct mux_answer *a)
 {
-    return buffer_len(&a->body) > 0;
+    return a->gathered > 0;
 }
 
 bool mux_answer_streams(const struct mux_answer *a)
@@ -157,9 +177,10 @@ static enum mux_step take_head(struct mux_answer *a, bool *fits)
     struct http_head head;
     if (!mux_response_head(&a->response, &head))
         return no_room(fits);
-    a->status = head.status;
     a->streams = is_event_stream(&head);
-    return MUX_MORE;
+    bool good = begin_response(a, &head);
+    mux_response_forget_head(&a->response);
+    return good ? MUX_MORE : no_room(fits);
 }
 
 static enum mux_step take_piece(struct mux_answer *a, struct slice piece, bool *fits)
@@ -167,7 +188,7 @@ static enum mux_step take_piece(struct mux_answer *a, struct slice piece, bool *
     struct fail why;
     if (a->streams && !event_stream_feed(&a->events, piece, &why))
         return broken(a, "STREAM_ERROR", "An event is too large.", 500, fits);
-    if (!a->streams && !buffer_put(&a->body, piece))
+    if (!a->streams && (piece.len > a->most - a->gathered || !put_body(a, piece)))
         return broken(a, "INTERNAL_ERROR", "The answer is too large for a message.", 502, fits);
     return a->full ? no_room(fits) : MUX_MORE;
 }

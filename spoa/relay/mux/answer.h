@@ -11,20 +11,29 @@
 #ifndef CELLGATE_RELAY_MUX_ANSWER_H
 #define CELLGATE_RELAY_MUX_ANSWER_H
 
+#include "spoa/base/json_feed.h"
 #include "spoa/proto/event_stream.h"
 #include "spoa/relay/mux/response.h"
 
+enum {
+    MUX_EVENT_MOST = 1 << 20
+}; /* bytes of an event, which is written anew at once: as JSON up to six times as many */
+
 struct mux_answer {
     struct slice id; /* the owner's memory */
-    size_t most;     /* bytes of a body, and of an event */
+    size_t most;     /* bytes of a body; of an event also MUX_EVENT_MOST */
 
     /* private */
     struct buffer *out; /* while it is fed */
     struct mux_response response;
-    unsigned status;
     bool streams, full;
     struct event_stream events;
-    struct buffer body;
+    /* The message in the making, with room for its frame's head in front: members, then the body as it comes. */
+    struct buffer text;
+    size_t members;         /* bytes of it that are not the body's, nor the key's in front of that */
+    size_t gathered;        /* bytes of the body that have come */
+    struct json_feed check; /* of the body */
+    bool no_json;           /* it is none: nothing of it is kept */
 };
 
 enum mux_step {

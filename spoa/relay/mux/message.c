@@ -136,27 +136,6 @@ static const char *read_v1(struct mux_message *m)
     return read_body_v1(m, root);
 }
 
-/* A message without its body, as text, and where that is. */
-struct words {
-    struct buffer text;
-    struct slice body;
-    bool large;
-};
-
-static bool take_member(void *context, struct slice key, struct slice value)
-{
-    static const char *const known[] = {"type", "id", "method", "path", "headers", NULL};
-    struct words *words = context;
-    if (slice_is(key, "body"))
-        words->body = value;
-    for (size_t i = 0; known[i]; i++)
-        if (slice_is(key, known[i]) &&
-            !(json_write(&words->text, "%s\"%s\":", buffer_len(&words->text) > 1 ? "," : "", known[i]) &&
-              buffer_put(&words->text, value)))
-            words->large = true;
-    return true;
-}
-
 struct mux_message mux_message_read_v1(struct slice text)
 {
     struct mux_message m = {.kind = MUX_NO_MESSAGE, .v1 = true};
@@ -171,28 +150,128 @@ struct mux_message mux_message_read_v1(struct slice text)
     return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true, .wrong = wrong};
 }
 
+/* ---- a message while it arrives ---- */
+
+struct mux_text mux_text_begin(void)
+{
+    return (struct mux_text){.feed = json_feed_of(MUX_DEPTH), .words = buffer_with_limit(MUX_WORDS_MOST)};
+}
+
+void mux_text_free(struct mux_text *t)
+{
+    buffer_free(&t->words);
+}
+
+size_t mux_text_held(const struct mux_text *t)
+{
+    return t->words.size;
+}
+
+/* False, as it is of mux_text_feed. */
+static bool refuse(struct mux_text *t, enum mux_kind kind)
+{
+    t->wrong = true;
+    t->kind = kind;
+    mux_text_free(t);
+    return false;
+}
+
+enum { BODY };
+static const char *const known[] = {[BODY] = "body", "type", "id", "method", "path", "headers", NULL};
+
+/* The key's place among those that are known, or behind the last. */
+static unsigned find_known(struct slice key)
+{
+    unsigned i = 0;
+    while (known[i] && !slice_is(key, known[i]))
+        i++;
+    return i;
+}
+
+static bool take_key(struct mux_text *t, struct slice all)
+{
+    unsigned which = find_known(slice_sub(all, t->feed.key, t->feed.key_len));
+    if (!known[which])
+        return true;
+    if (t->seen & 1u << which)
+        return refuse(t, MUX_NO_JSON); /* a key that comes twice */
+    t->seen |= 1u << which;
+    t->in_body = which == BODY;
+    return true;
+}
+
+static bool take_value(struct mux_text *t, struct slice all)
+{
+    unsigned which = find_known(slice_sub(all, t->feed.key, t->feed.key_len));
+    struct slice value = slice_sub(all, t->feed.value, t->feed.value_len);
+    if (which == BODY) {
+        t->in_body = false;
+        t->body = t->feed.value;
+        t->body_len = value.len;
+        return true;
+    }
+    if (!known[which] ||
+        (json_write(&t->words, "%s\"%s\":", buffer_len(&t->words) ? "," : "{", known[which]) &&
+         buffer_put(&t->words, value)))
+        return true;
+    return refuse(t, MUX_NO_MESSAGE);
+}
+
+/* Bytes that are not the body's. */
+static size_t count_words(const struct mux_text *t)
+{
+    return t->in_body ? t->feed.key + t->feed.key_len : t->feed.at - t->body_len;
+}
+
+bool mux_text_feed(struct mux_text *t, struct slice all)
+{
+    struct slice rest = slice_from(all, t->feed.at);
+    enum json_feed_event event = JSON_FEED_KEY;
+    bool good = !t->wrong;
+    while (good && event != JSON_FEED_MORE) {
+        event = json_feed(&t->feed, &rest);
+        if (event == JSON_FEED_BAD)
+            return refuse(t, MUX_NO_JSON);
+        if (event == JSON_FEED_KEY)
+            good = take_key(t, all);
+        else if (event == JSON_FEED_VALUE)
+            good = take_value(t, all);
+    }
+    return good && (count_words(t) <= MUX_WORDS_MOST || refuse(t, MUX_NO_MESSAGE));
+}
+
+static bool build(struct mux_message *m, struct mux_text *t, struct slice all)
+{
+    const struct json_limits limits = {MUX_WORDS_MOST, 3};
+    struct fail why;
+    if (!json_write(&t->words, buffer_len(&t->words) ? "}" : "{}"))
+        return false;
+    m->doc = json_parse(buffer_slice(&t->words), "message", 0, limits, &why);
+    if (t->seen & 1u << BODY)
+        m->body = slice_sub(all, t->body, t->body_len);
+    m->kind = !m->doc && fail_of_memory(&why) ? MUX_NO_MEMORY : MUX_NO_MESSAGE;
+    return m->doc && read_members(m);
+}
+
+struct mux_message mux_text_end(struct mux_text *t, struct slice all)
+{
+    struct mux_message m = {.kind = t->kind};
+    if (!t->wrong && !json_feed_is_whole(&t->feed))
+        m.kind = MUX_NO_JSON;
+    else if (!t->wrong && !t->feed.object)
+        m.kind = MUX_NO_MESSAGE;
+    else if (!t->wrong && !build(&m, t, all)) {
+        mux_message_free(&m);
+        m = (struct mux_message){.kind = m.kind == MUX_NO_MEMORY ? MUX_NO_MEMORY : MUX_NO_MESSAGE};
+    }
+    mux_text_free(t);
+    return m;
+}
+
 struct mux_message mux_message_read(struct slice text)
 {
-    const struct json_limits limits = {MUX_WORDS_MOST, MUX_DEPTH};
-    struct words words = {.text = buffer_with_limit(MUX_WORDS_MOST)};
-    struct mux_message m = {.kind = MUX_NO_JSON};
-    struct fail why;
-    bool good = json_write(&words.text, "{") && json_members(text, MUX_DEPTH, take_member, &words);
-    if (!good && json_check(text, "message", 0, (struct json_limits){text.len, MUX_DEPTH}, &why))
-        m.kind = MUX_NO_MESSAGE; /* JSON, but no object */
-    good = good && !words.large && json_write(&words.text, "}");
-    if (words.large)
-        m.kind = MUX_NO_MESSAGE;
-    if (good) {
-        m.doc = json_parse(buffer_slice(&words.text), "message", 0, limits, &why);
-        m.body = words.body;
-        m.kind = MUX_NO_MEMORY; /* nothing else can be wrong with it */
-    }
-    buffer_free(&words.text);
-    if (!m.doc || read_members(&m))
-        return m;
-    mux_message_free(&m);
-    return (struct mux_message){.kind = MUX_NO_MESSAGE};
+    struct mux_text t = mux_text_begin();
+    return mux_text_end(&t, mux_text_feed(&t, text) ? text : slice_of("", 0));
 }
 
 void mux_message_free(struct mux_message *m)

@@ -11,7 +11,9 @@
 #ifndef CELLGATE_RELAY_MUX_MESSAGE_H
 #define CELLGATE_RELAY_MUX_MESSAGE_H
 
+#include "spoa/base/buffer.h"
 #include "spoa/base/json.h"
+#include "spoa/base/json_feed.h"
 #include "spoa/base/writer.h"
 
 enum {
@@ -44,8 +46,28 @@ struct mux_message {
     const char *wrong; /* of MUX_NO_MESSAGE: which member, as a sentence for the client */
 };
 
-/* Takes a message apart, of whose body nothing is built. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
- * are ones. */
+/* A message of sandbox-sdk's form while it arrives. Each byte is looked at once, when it is there, and of the body nothing is
+ * remembered but where it stands: a body may be as long as max_message, all else is MUX_WORDS_MOST bytes at most. */
+struct mux_text {
+    struct json_feed feed;
+    struct buffer words;   /* the members that are known, but for the body, as one object */
+    size_t body, body_len; /* where it stands */
+    unsigned seen;         /* a bit for each member that is known */
+    bool in_body, wrong;   /* wrong: it is no JSON, or too large: the rest is not looked at */
+    enum mux_kind kind;    /* what it is then */
+};
+
+struct mux_text mux_text_begin(void);
+/* all: what has come of the message, of which nothing was dropped. Returns false once the message cannot become a good one:
+ * the caller need not keep what has come, nor what comes, and calls mux_text_end with an empty slice. */
+bool mux_text_feed(struct mux_text *t, struct slice all);
+size_t mux_text_held(const struct mux_text *t); /* bytes of memory */
+/* The message has ended: all of it, which was fed. What it has is as it should be: a method that is allowed, a path of
+ * printable ASCII, headers that are ones. *t is freed. */
+struct mux_message mux_text_end(struct mux_text *t, struct slice all);
+void mux_text_free(struct mux_text *t);
+
+/* The same for a message that is there whole. */
 struct mux_message mux_message_read(struct slice text);
 /* The same for the payload of a REQUEST of cellgate.mux.v1, which has no type and no id: method, path, headers; `body`: whether
  * one follows, `length` of it, `window`. */
