@@ -4,10 +4,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { NOBODY = UINT32_MAX, ALL = FAIR_RANKS * FAIR_LINES };
+enum { NOBODY = UINT32_MAX, ALL = FAIR_RANKS * FAIR_LINES, WAYS = 8, SETS = FAIR_LINES / WAYS };
 
 /* What one owner has. It stands in the ring of its rank while one of its places waits. */
 struct line {
+    uint64_t hash; /* of its owner, while it has places */
     uint32_t places, served;
     uint32_t came, went; /* numbers of those that began to wait, and that do not wait any more */
     struct fair_place *first, *last;
@@ -38,14 +39,29 @@ struct fair *fair_new(const struct fair_limits *limits)
     f->limits = *limits;
     if (f->limits.each == 0)
         f->limits.each = limits->places;
+    if (f->limits.spare == 0)
+        f->limits.spare = 1;
     for (unsigned i = 0; i < FAIR_RANKS; i++)
         f->rings[i].at = NOBODY;
     return f;
 }
 
-static uint32_t line_of(struct fair_owner owner)
+/* Its own line, or a free one of its set; where all of these are others', one of them is shared. */
+static uint32_t line_of(const struct fair *f, struct fair_owner owner)
 {
-    return (uint32_t)owner.rank * FAIR_LINES + (uint32_t)(owner.hash % FAIR_LINES);
+    uint32_t set = (uint32_t)owner.rank * FAIR_LINES + (uint32_t)(owner.hash % SETS) * WAYS;
+    uint32_t found = set + (uint32_t)(owner.hash >> 32) % WAYS;
+    bool free = false;
+    for (uint32_t i = set; i < set + WAYS; i++) {
+        const struct line *l = &f->lines[i];
+        if (l->places && l->hash == owner.hash)
+            return i;
+        if (!l->places && !free) {
+            free = true;
+            found = i;
+        }
+    }
+    return found;
 }
 
 static struct ring *ring_of(struct fair *f, uint32_t line)
@@ -61,25 +77,27 @@ static uint32_t half(uint32_t of)
 /* ---- places ---- */
 
 /* Whether an owner of `own` out of `used` may have `more` out of `most`. One that has none gets what there is. */
-static bool is_part(uint32_t most, uint32_t used, uint32_t own, uint32_t more)
+static bool is_part(uint32_t most, uint32_t used, uint32_t own, uint32_t more, uint32_t spare)
 {
     uint32_t free = most - used;
-    return more <= free && (own == 0 || own + more <= free - more);
+    return more <= free && (own == 0 || own + more <= (free - more) / spare);
 }
 
 /* The same, where `of_rank` of those that are used are of its rank. */
-static bool is_within(uint32_t most, uint32_t used, uint32_t of_rank, enum fair_rank rank, uint32_t own,
-                      uint32_t more)
+static bool is_within(const struct fair *f, uint32_t most, uint32_t used, uint32_t of_rank,
+                      enum fair_rank rank, uint32_t own, uint32_t more)
 {
-    return is_part(most, used, own, more) &&
-           (rank != FAIR_UNVERIFIED || is_part(half(most), of_rank, own, more));
+    uint32_t spare = f->limits.spare;
+    return is_part(most, used, own, more, spare) &&
+           (rank != FAIR_UNVERIFIED || is_part(half(most), of_rank, own, more, spare));
 }
 
 bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
 {
-    const struct line *l = &f->lines[line_of(owner)];
+    const struct line *l = &f->lines[line_of(f, owner)];
     return cost <= f->limits.each && l->places <= f->limits.each - cost &&
-           is_within(f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places, cost);
+           is_within(f, f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places,
+                     cost);
 }
 
 static void add_places(struct fair *f, struct fair_place *p, uint32_t cost)
@@ -173,8 +191,10 @@ bool fair_enter(struct fair *f, struct fair_place *p, struct fair_owner owner, u
     assert(p->state == FAIR_OUT && cost > 0);
     if (!fair_has_room(f, owner, cost))
         return false;
-    p->line = line_of(owner);
+    p->line = line_of(f, owner);
     p->cost = cost;
+    if (!f->lines[p->line].places)
+        f->lines[p->line].hash = owner.hash;
     add_places(f, p, cost);
     begin_waiting(f, p, now);
     return true;
@@ -212,7 +232,7 @@ static struct fair_place *next_of(struct fair *f, enum fair_rank rank)
         const struct line *l = &f->lines[r->at];
         struct fair_place *p = l->first;
         r->at = l->next;
-        if (most && !is_within(most, f->served, r->served, rank, l->served, 1))
+        if (most && !is_within(f, most, f->served, r->served, rank, l->served, 1))
             continue;
         end_waiting(f, p);
         p->state = FAIR_SERVED;
@@ -255,16 +275,16 @@ static uint64_t turns_before(const struct fair *f, uint32_t line, uint32_t ahead
 
 bool fair_is_sooner(const struct fair *f, struct fair_owner owner, const struct fair_place *p)
 {
-    uint32_t line = line_of(owner);
+    uint32_t line = line_of(f, owner);
     const struct line *l = &f->lines[line];
     if (line == p->line || line / FAIR_LINES > p->line / FAIR_LINES)
         return false;
     return turns_before(f, line, l->came - l->went) < turns_before(f, p->line, ahead_of(f, p));
 }
 
-bool fair_is_of(const struct fair_place *p, struct fair_owner owner)
+bool fair_is_of(const struct fair *f, const struct fair_place *p, struct fair_owner owner)
 {
-    return p->state != FAIR_OUT && p->line == line_of(owner);
+    return p->state != FAIR_OUT && p->line == line_of(f, owner);
 }
 
 size_t fair_waiting(const struct fair *f)

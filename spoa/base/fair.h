@@ -12,8 +12,8 @@
  * in use, three of verified owners, one of unverified ones, and each of them can be used by the others. Every operation takes a
  * constant time but fair_next, which passes over those owners who have as many served as they may, each of which has some.
  *
- * Owners are told apart by a keyed hash; two of one rank whose hashes agree in FAIR_LINES share their part. Nothing is
- * allocated after fair_new. For one thread at a time.
+ * Owners are told apart by a keyed hash, FAIR_LINES of a rank at most: beyond that some share their part. Nothing is allocated
+ * after fair_new. For one thread at a time.
  */
 #ifndef CELLGATE_BASE_FAIR_H
 #define CELLGATE_BASE_FAIR_H
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAIR_LINES = 2048 }; /* owners of a rank that are told apart */
+enum { FAIR_LINES = 4096 }; /* owners of a rank that are told apart */
 
 enum fair_rank {
     FAIR_IN_USE,     /* it is about what somebody uses already */
@@ -54,6 +54,8 @@ struct fair_limits {
     uint32_t places; /* in all */
     uint32_t each;   /* of one owner, below what is its part; 0: its part */
     uint32_t served; /* at once; 0: any number */
+    /* An owner has at most the spare-th part of what it leaves free, so that many small owners leave some; 0: as much. */
+    uint32_t spare;
 };
 
 struct fair;
@@ -78,7 +80,7 @@ void fair_leave(struct fair *fair, struct fair_place *place);
 /* Whether `owner` would be served before the one that waits here, as far as that can be told without a look at all. */
 bool fair_is_sooner(const struct fair *fair, struct fair_owner owner, const struct fair_place *place);
 /* Whether that is its owner. */
-bool fair_is_of(const struct fair_place *place, struct fair_owner owner);
+bool fair_is_of(const struct fair *fair, const struct fair_place *place, struct fair_owner owner);
 
 size_t fair_waiting(const struct fair *fair); /* the number of those who wait */
 size_t fair_used(const struct fair *fair);    /* the number of places that are taken */

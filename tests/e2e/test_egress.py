@@ -18,6 +18,7 @@ import time
 import pytest
 from cell import AT_ONCE, BIN, SOON, closed_port, listens, stop, stop_listening, until
 from client import connect, request
+from false_agent import FalseHaproxy, variables
 from name_server import SILENT, NameServer
 
 HOST = "origin.example.org"
@@ -535,6 +536,35 @@ def test_names_that_nobody_answers_take_no_look_ups_of_others(cells, destination
     assert len({name for name, _ in names.asked if "silent" in name}) <= 2 * 32
     answers = [sock.recv(65536).split()[1] for sock in asked]
     assert set(answers) == {b"504"}
+
+
+def connect_question(cell, host, sandbox, **claims):
+    lines = f"host: x\r\nproxy-authorization: Bearer {cell.token(sandbox, need=['egress'], **claims)}\r\n\r\n"
+    return {"method": "CONNECT", "version": "1.1", "target": f"{host}:443", "headers": lines, "source": bytes([127, 0, 0, 1])}
+
+
+@pytest.mark.parametrize("org", ["greedy", None], ids=["one-organisation", "no-organisation"])
+def test_sandboxes_that_ask_for_silent_names_leave_names_to_others(cells, names, org):
+    """70 sandboxes of one tenant ask for 32 names each of a zone that is silent: 30 of 30 new names of others are found."""
+    names.otherwise = SILENT
+    names.names |= {f"n{i}.example.net": ["203.0.113.1"] for i in range(30)}
+    sandboxes = {f"greedy-{i}": rules(allow(443, "*.silent.example.org")) | ({"org": org} if org else {}) for i in range(70)}
+    sandboxes |= {f"sb-{i}": rules(allow(443, "*.example.net")) | {"org": f"org-{i}"} for i in range(30)}
+    settings = config(names, lookup="3s")
+    settings["agent"]["threads"] = 1
+    cell = cells(config=settings, sandboxes=sandboxes, egress=True)
+    haproxy, greedy = [FalseHaproxy(cell.run_dir / "agent.sock") for _ in range(2)]
+    reader = threading.Thread(target=lambda: [greedy.receive() for _ in range(70 * 32)])
+    reader.start()
+    for i in range(70):
+        greedy.ask({i * 32 + n + 1: connect_question(cell, f"x{i}-{n}.silent.example.org", f"greedy-{i}") for n in range(32)}, "cell-egress")
+    until(lambda: len({name for name, _ in names.asked if "silent" in name}) > 200, 5)
+    haproxy.ask({i + 1: connect_question(cell, f"n{i}.example.net", f"sb-{i}", org=f"org-{i}") for i in range(30)}, "cell-egress")
+    answers = [variables(haproxy.receive()[2]) for _ in range(30)]
+    assert [answer.get("reason", answer["verdict"]) for answer in answers] == [b"raw"] * 30
+    reader.join()
+    greedy.close()
+    haproxy.close()
 
 
 def test_how_many_of_a_sandbox_wait_for_a_look_up(cells, destinations, names):

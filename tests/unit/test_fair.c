@@ -57,6 +57,22 @@ static void the_next_owner_finds_a_place_however_many_are_greedy(void **state)
     free(f);
 }
 
+static void many_small_owners_leave_what_is_spared(void **state)
+{
+    const struct fair_limits limits = {.places = 2048, .each = 32, .spare = 8};
+    struct fair *f = fair_new(&limits);
+    struct fair_place *places = calloc(4096, sizeof *places), others[30] = {{NULL}};
+    size_t used = 0;
+    (void)state;
+    assert_non_null(f);
+    for (uint64_t i = 0; i < 70; i++)
+        used += fill(f, owner_of(i, FAIR_VERIFIED), places + used, 4096 - used);
+    for (uint64_t i = 0; i < 30; i++)
+        assert_true(fair_enter(f, &others[i], owner_of(200 + i, FAIR_VERIFIED), 1, 0));
+    free(places);
+    free(f);
+}
+
 static void of_one_owner_there_are_so_many_at_most(void **state)
 {
     struct fair *f = fair_of(1000, 10, 0);
@@ -216,10 +232,36 @@ static void a_joiner_is_sooner_if_its_line_is_shorter(void **state)
     assert_true(fair_is_sooner(f, owner_of(1, FAIR_IN_USE), &places[9]));
     assert_false(fair_is_sooner(f, greedy, &places[9]) || fair_is_sooner(f, unverified, &places[9]) ||
                  fair_is_sooner(f, other, &places[0]));
-    assert_true(fair_is_of(&places[9], greedy) && !fair_is_of(&places[9], other) &&
-                !fair_is_of(&own, greedy));
+    assert_true(fair_is_of(f, &places[9], greedy) && !fair_is_of(f, &places[9], other) &&
+                !fair_is_of(f, &own, greedy));
     assert_true(fair_enter(f, &own, other, 1, 0));
     assert_false(fair_is_sooner(f, greedy, &own));
+    free(f);
+}
+
+/* Also those whose hashes agree in the bits that choose a line; if too many do, some share a part and nothing is lost. */
+static void owners_are_told_apart(void **state)
+{
+    struct fair *f = fair_of(1000, 10, 0);
+    struct fair_place places[20] = {{NULL}}, others[20] = {{NULL}};
+    size_t served = 0;
+    (void)state;
+    assert_int_equal(fill(f, greedy, places, 20), 10);
+    for (uint64_t i = 0; i < 7; i++)
+        assert_true(
+            fair_enter(f, &others[i], owner_of(greedy.hash + (i + 1) * FAIR_LINES, FAIR_VERIFIED), 10, 0));
+    for (uint64_t i = 7; i < 20; i++)
+        assert_false(
+            fair_enter(f, &others[i], owner_of(greedy.hash + (i + 1) * FAIR_LINES, FAIR_VERIFIED), 10, 0));
+    while (fair_next(f))
+        served++;
+    assert_int_equal(served, 17);
+    for (size_t i = 0; i < 20; i++) {
+        fair_leave(f, &places[i]);
+        fair_leave(f, &others[i]);
+    }
+    assert_int_equal(fair_used(f), 0);
+    assert_true(fair_enter(f, &others[19], owner_of(greedy.hash + 20 * FAIR_LINES, FAIR_VERIFIED), 10, 0));
     free(f);
 }
 
@@ -237,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_owner_who_fills_its_places_is_refused_and_nobody_else),
         cmocka_unit_test(the_next_owner_finds_a_place_however_many_are_greedy),
+        cmocka_unit_test(many_small_owners_leave_what_is_spared),
         cmocka_unit_test(of_one_owner_there_are_so_many_at_most),
         cmocka_unit_test(unverified_owners_have_half_of_it_together),
         cmocka_unit_test(a_greedy_owner_does_not_make_others_wait),
@@ -246,6 +289,7 @@ int main(void)
         cmocka_unit_test(each_rank_is_served_whatever_the_others_want),
         cmocka_unit_test(what_waits_longest_is_found_and_may_wait_once_more),
         cmocka_unit_test(a_joiner_is_sooner_if_its_line_is_shorter),
+        cmocka_unit_test(owners_are_told_apart),
         cmocka_unit_test(without_memory_there_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

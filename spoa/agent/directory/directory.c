@@ -9,7 +9,7 @@
 
 #define DUE_EVERY (100 * MILLISECOND) /* between looks at what is in use and due */
 
-#define LATE       (3 * SECOND)        /* until a look-up that has no turn is given up: who comes again asks again */
+#define LATE       (3 * SECOND) /* until a look-up that has no turn is given up: who comes again asks again */
 #define WAKE_AGAIN (500 * MILLISECOND) /* between attempts to have one sandbox woken */
 #define WAKE_MOST  (30 * SECOND)       /* after which nobody waits any more; relay.hold, if not set */
 
@@ -324,9 +324,11 @@ static uint32_t look_ups_most(const struct directory_common *own)
 static bool prepare_asked(struct directory *d, uint64_t patience)
 {
     const struct directory_kind *kind = d->options->kind;
-    const struct fair_limits look_ups = {look_ups_most(d->options->own), LOOK_UPS_EACH,
-                                         kind->look_ups_at_once},
-                             wakes = {WAKES_MOST, WAKES_EACH, kind->wakes_at_once};
+    const struct fair_limits look_ups = {.places = look_ups_most(d->options->own),
+                                         .each = LOOK_UPS_EACH,
+                                         .served = kind->look_ups_at_once},
+                             wakes = {
+                                 .places = WAKES_MOST, .each = WAKES_EACH, .served = kind->wakes_at_once};
     d->patience = patience > LATE ? patience : LATE;
     d->cache = cache_new(d, patience);
     d->look_ups = directory_queue_new(&look_ups);

@@ -76,7 +76,8 @@ static bool has_place(const struct directory_question *q)
 static bool join(struct directory_queue *queue, struct directory_question *q, struct fair_owner owner)
 {
     struct fair_place *first = &q->places[0], *joined = &q->places[1];
-    if (fair_is_of(first, owner) || fair_is_of(joined, owner) || !fair_has_room(queue->fair, owner, 1))
+    if (fair_is_of(queue->fair, first, owner) || fair_is_of(queue->fair, joined, owner) ||
+        !fair_has_room(queue->fair, owner, 1))
         return false;
     if (joined->state != FAIR_OUT && !fair_is_sooner(queue->fair, owner, joined))
         return false;

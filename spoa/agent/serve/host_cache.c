@@ -10,8 +10,9 @@
 enum {
     NAMES_MOST = 4096,
     ASKED_MOST = 2048,
-    ASKED_BY_ONE = 32,
-    SANDBOXES = 4096 /* that are told apart; those of which a keyed hash is the same share */
+    ASKED_BY_SANDBOX = 32,
+    ASKED_BY_OWNER = ASKED_MOST / 8,
+    ASKED_SPARE = 8 /* one without an organisation may have many sandboxes */
 };
 #define KEEP_LEAST  SECOND
 #define KEEP_MOST   (30 * SECOND)
@@ -27,8 +28,9 @@ struct host {
     struct host *next_to_ask;
     uint64_t fresh_until, good_until; /* behind `fresh` it is asked for again */
     uint64_t waiters;
-    bool asking;  /* it stays until it is answered */
-    size_t asker; /* the sandbox: in `asked_by` */
+    bool asking; /* it stays until it is answered */
+    /* of who asks first; all others who wait for it pay nothing */
+    struct fair_place of_sandbox, of_owner;
     enum lookup outcome;
     size_t count; /* above DNS_ADDRESSES: there are more */
     struct address addresses[DNS_ADDRESSES];
@@ -43,8 +45,7 @@ struct host_cache {
     pthread_mutex_t lock; /* guards what follows */
     struct hash_table names;
     struct host *newest, *oldest;
-    size_t asking;
-    uint8_t asked_by[SANDBOXES];       /* how many of these */
+    struct fair *sandboxes, *owners;   /* whose share of what is asked for it is */
     struct host *to_ask, **to_ask_end; /* for the I/O thread */
     struct loop_task ask;
 };
@@ -114,18 +115,31 @@ static struct host *host_add(struct host_cache *c, struct slice name, uint64_t h
 
 /* ---- asking ---- */
 
-static bool may_ask(const struct host_cache *c, size_t asker)
+/* Who asks, twice: the sandbox, so that one that asks for too much harms no other of its owner's; and the owner, so that many
+ * sandboxes have no more than one owner has. */
+struct askers {
+    struct fair_owner sandbox, owner;
+};
+
+static struct askers askers_of(const struct host_cache *c, const struct host_cache_asker *asker)
 {
-    return c->asking < ASKED_MOST && c->asked_by[asker] < ASKED_BY_ONE;
+    struct askers a;
+    a.sandbox = (struct fair_owner){hash_keyed(&c->secret, asker->sandbox), FAIR_VERIFIED};
+    a.owner = asker->owner.hash ? (struct fair_owner){asker->owner.hash, FAIR_VERIFIED} : a.sandbox;
+    return a;
 }
 
-static void want(struct host_cache *c, struct host *h, size_t asker)
+static bool may_ask(const struct host_cache *c, const struct askers *a)
 {
-    h->asking = true;
-    h->asker = asker;
-    c->asked_by[asker]++;
+    return fair_has_room(c->sandboxes, a->sandbox, 1) && fair_has_room(c->owners, a->owner, 1);
+}
+
+/* may_ask has just said so. */
+static void want(struct host_cache *c, struct host *h, const struct askers *a)
+{
+    h->asking = fair_enter(c->sandboxes, &h->of_sandbox, a->sandbox, 1, 0) &&
+                fair_enter(c->owners, &h->of_owner, a->owner, 1, 0);
     h->next_to_ask = NULL;
-    c->asking++;
     *c->to_ask_end = h;
     c->to_ask_end = &h->next_to_ask;
     loop_post(c->options.loop, &c->ask);
@@ -160,8 +174,8 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     take_answer(h, answer);
     h->waiters = 0;
     h->asking = false;
-    c->asking--;
-    c->asked_by[h->asker]--;
+    fair_leave(c->sandboxes, &h->of_sandbox);
+    fair_leave(c->owners, &h->of_owner);
     pthread_mutex_unlock(&c->lock);
     c->options.notify(c->options.context, slice_of(name, len), waiters);
 }
@@ -186,7 +200,7 @@ static void ask_wanted(void *context)
 enum lookup host_cache_find(struct host_cache *c, struct slice name, const struct host_cache_asker *asker,
                             struct address addresses[static DNS_ADDRESSES], size_t *count)
 {
-    size_t by = hash_keyed(&c->secret, asker->sandbox) % SANDBOXES;
+    const struct askers by = askers_of(c, asker);
     uint64_t hash = hash_keyed(&c->secret, name), now = loop_clock();
     enum lookup outcome = LOOKUP_UNAVAILABLE;
     *count = 0;
@@ -194,13 +208,13 @@ enum lookup host_cache_find(struct host_cache *c, struct slice name, const struc
         return LOOKUP_ABSENT;
     pthread_mutex_lock(&c->lock);
     struct host *h = host_find(c, name, hash);
-    if (!h && may_ask(c, by))
+    if (!h && may_ask(c, &by))
         h = host_add(c, name, hash);
     if (h) {
         unlink_host(c, h);
         link_newest(c, h);
-        if (h->fresh_until <= now && !h->asking && may_ask(c, by))
-            want(c, h, by);
+        if (h->fresh_until <= now && !h->asking && may_ask(c, &by))
+            want(c, h, &by);
         if (h->good_until > now) {
             outcome = h->outcome;
             *count = h->count;
@@ -217,15 +231,30 @@ enum lookup host_cache_find(struct host_cache *c, struct slice name, const struc
 
 /* ---- its life ---- */
 
+static void free_shares(struct host_cache *c)
+{
+    if (c) {
+        free(c->sandboxes);
+        free(c->owners);
+    }
+    free(c);
+}
+
 struct host_cache *host_cache_new(const struct host_cache_options *options, struct fail *why)
 {
     struct host_cache *c = calloc(1, sizeof *c);
     /* a host outside is none of the search list or of /etc/hosts of this machine */
     const struct dns_options dns = {
         .servers = options->servers, .exact = true, .timeout = options->patience + LATE, .resend = RESEND};
-    if (!c || !hash_secret_init(&c->secret)) {
-        free(c);
+    const struct fair_limits of_sandbox = {.places = ASKED_MOST,
+                                           .each = ASKED_BY_SANDBOX,
+                                           .spare = ASKED_SPARE},
+                             of_owner = {.places = ASKED_MOST, .each = ASKED_BY_OWNER, .spare = ASKED_SPARE};
+    bool good = c && hash_secret_init(&c->secret) && (c->sandboxes = fair_new(&of_sandbox)) &&
+                (c->owners = fair_new(&of_owner));
+    if (!good) {
         fail(why, "out of memory");
+        free_shares(c);
         return NULL;
     }
     c->options = *options;
@@ -248,5 +277,5 @@ void host_cache_free(struct host_cache *c)
         forget(c, c->oldest);
     hash_table_free(&c->names);
     pthread_mutex_destroy(&c->lock);
-    free(c);
+    free_shares(c);
 }

@@ -3,7 +3,8 @@
  * host_cache: the addresses of hosts outside, as programs in sandboxes name them. All of a name's addresses are kept, for
  * its time to live and 30 s at most, and given to all decision threads alike: the address that was checked is the one that
  * is dialled. There are 4,096 names; beyond that the one that was used longest ago goes. 2,048 are asked for at once, 32 of
- * one sandbox; who wants another one is told that nobody can say. What is known is used on for 5 s beyond its time, while it
+ * one sandbox, 256 of one owner, and of neither more than an eighth of what is left (spoa/base/fair.h); who wants another one is told that
+ * nobody can say. What is known is used on for 5 s beyond its time, while it
  * is asked for again.
  *
  * A failed look-up is no answer: it is asked again by whoever comes a second later. One that takes longer than anybody waits
@@ -13,6 +14,7 @@
 #define CELLGATE_AGENT_SERVE_HOST_CACHE_H
 
 #include "spoa/agent/model/record.h"
+#include "spoa/base/fair.h"
 #include "spoa/net/dns.h"
 
 struct host_cache;
@@ -33,9 +35,10 @@ void host_cache_free(struct host_cache *cache);
 
 /* Who asks. */
 struct host_cache_asker {
-    struct slice sandbox; /* its key in the directory */
-    uint64_t waiter;      /* the bit of its thread, for LOOKUP_PENDING */
-    bool last;            /* it has waited enough: LOOKUP_UNAVAILABLE instead */
+    struct slice sandbox;    /* its key in the directory */
+    struct fair_owner owner; /* of the sandbox; hash 0: itself */
+    uint64_t waiter;         /* the bit of its thread, for LOOKUP_PENDING */
+    bool last;               /* it has waited enough: LOOKUP_UNAVAILABLE instead */
 };
 
 /* Any thread, never waits: up to DNS_ADDRESSES addresses; *count is more: there are others. LOOKUP_PENDING: `waiter` is notified. */

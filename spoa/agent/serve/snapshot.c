@@ -158,7 +158,10 @@ static enum lookup snapshot_addresses(void *directory, struct slice space, struc
     if (!hosts)
         return LOOKUP_UNAVAILABLE;
     uint8_t key[256];
-    const struct host_cache_asker asker = {snapshot_key(space, sandbox, key), f->waiter, f->last};
+    const struct host_cache_asker asker = {.sandbox = snapshot_key(space, sandbox, key),
+                                           .owner = f->owner,
+                                           .waiter = f->waiter,
+                                           .last = f->last};
     f->len = snapshot_host_key(host, f->key).len;
     return host_cache_find(hosts, host, &asker, addresses, count);
 }
