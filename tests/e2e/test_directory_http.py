@@ -192,6 +192,10 @@ def question(path):
     return {"method": "GET", "version": "1.1", "headers": "host: x\r\n\r\n", "source": bytes([127, 0, 0, 1]), "path": path}
 
 
+def from_address(path, address, *headers):
+    return question(path) | {"source": bytes(address), "headers": "".join(f"{line}\r\n" for line in ("host: x", *headers)) + "\r\n"}
+
+
 def test_a_wake_that_nobody_heard_is_asked_for_again(patient, plane):
     """There is one visitor, who may be a tunnel that waits for it."""
     cell, haproxy = patient
@@ -225,6 +229,28 @@ def test_wakes_that_hang_hold_up_no_look_up(patient, plane, origin):
     gate.set()
     woken = {f"/v1/sandboxes/{name}/wake" for name in names}
     until(lambda: {r.target for r in plane.asked("wake")[before:]} == woken, 20, "not all of them are woken")
+
+
+def test_wakes_of_one_that_hang_hold_up_no_wake_of_others(cells):
+    """40 of one address; those of 30 other addresses are asked for, each of them."""
+    plane, gate = FakePlane(), threading.Event()
+    cell = cells(config={"directory": directory(plane.url, timeout="9s"), "agent": {"lookup": "9s", "threads": 1}, "routes": ROUTES})
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+    until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
+    plane.ways["wake"] = lambda connection, asked: ("greedy" not in asked.target or gate.wait(20)) and answer(connection, 202)
+
+    def wake(names, address):
+        plane.records |= {name: {"state": "suspended"} for name in names}
+        haproxy.ask({i: from_address(f"/s/{name}/x", address(i)) for i, name in enumerate(names, 1)})
+        assert all(b"sandbox_waking" in haproxy.receive()[2] for _ in names)
+
+    wake([f"greedy-{i}" for i in range(40)], lambda _: [192, 0, 2, 1])
+    wake([f"other-{i}" for i in range(30)], lambda i: [192, 0, 2, 100 + i])
+    wanted = {f"/v1/sandboxes/other-{i}/wake" for i in range(30)}
+    until(lambda: wanted <= {r.target for r in plane.asked("wake")}, 6, "wakes of others are not asked for")
+    gate.set()
+    haproxy.close()
+    plane.close()
 
 
 def test_who_is_known_is_served_before_who_is_not_is_refused(patient, plane, origin):
@@ -282,10 +308,6 @@ def test_a_look_up_that_waited_for_its_turn_has_as_long_as_any_other(cells):
     assert "does not answer" not in (cell.run_dir / "agent.log").read_text()
     haproxy.close()
     plane.close()
-
-
-def from_address(path, address, *headers):
-    return question(path) | {"source": bytes(address), "headers": "".join(f"{line}\r\n" for line in ("host: x", *headers)) + "\r\n"}
 
 
 def under_attack(haproxy, attack, questions, seconds=0.05):

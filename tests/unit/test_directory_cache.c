@@ -1524,6 +1524,24 @@ static void what_is_in_use_is_asked_for_as_that(void **state)
     directory_cache_unpin(w->cache, SLICE_LITERAL("b"));
 }
 
+/* All of them are due still: they are asked for later, and the loop goes on. */
+static void what_is_pinned_and_finds_no_place_is_asked_for_the_next_time(void **state)
+{
+    struct world *w = *state;
+    char key[16];
+    for (unsigned i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        assert_true(directory_cache_pin(w->cache, slice_text(key), 1));
+    }
+    w->crowded = true;
+    directory_cache_work(w->cache, false);
+    assert_in_range(w->asked, 1, 100);
+    w->crowded = false;
+    for (unsigned i = 0; i < 4; i++)
+        directory_cache_work(w->cache, false);
+    assert_in_range(w->asked, 101, 200);
+}
+
 static void what_was_not_woken_may_be_woken_at_once(void **state)
 {
     struct world *w = *state;
@@ -1595,6 +1613,7 @@ int main(void)
         TEST(who_is_crowded_out_takes_nothing_from_others),
         TEST(who_waits_for_what_was_not_asked_after_all_is_told_and_may_ask),
         TEST(what_is_in_use_is_asked_for_as_that),
+        TEST(what_is_pinned_and_finds_no_place_is_asked_for_the_next_time),
         TEST(what_was_not_woken_may_be_woken_at_once),
         TEST(a_record_lives_on_with_who_holds_it),
         TEST(without_memory_nothing_is_known_and_nothing_is_lost),

@@ -247,14 +247,17 @@ static void collect(struct directory_cache *c, struct stripe *s, struct batch *b
     pthread_mutex_unlock(&s->lock);
 }
 
-/* A directory that does not answer is not asked for all of them. */
+/* A directory that does not answer is not asked for all of them, and no place that is not there for the next one. */
 static bool work_stripe(struct directory_cache *c, struct stripe *s, struct batch *batch)
 {
     do {
+        bool begun = true;
         collect(c, s, batch);
         for (size_t i = 0; i < batch->count; i++)
-            cache_look_up(c, slice_of(batch->keys[i].bytes, batch->keys[i].len), batch->keys[i].owner);
-        if (batch->count && !cache_flag(&c->answering))
+            begun =
+                cache_look_up(c, slice_of(batch->keys[i].bytes, batch->keys[i].len), batch->keys[i].owner) &&
+                begun;
+        if (batch->count && (!begun || !cache_flag(&c->answering)))
             return false;
     } while (batch->count == BATCH);
     return true;
