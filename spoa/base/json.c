@@ -306,6 +306,54 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
     return true;
 }
 
+/* A number as it stands: digits with a point among them, and where an exponent moves it. */
+struct decimal {
+    struct slice whole, fraction;
+    int64_t exponent;
+};
+
+enum { EXPONENT_MOST = 100000 }; /* more than a document's digits could make up for */
+
+/* The scan has seen that it is a number. Returns false if it is negative. */
+static bool read_decimal(struct slice text, struct decimal *d)
+{
+    size_t len = 0, at;
+    while (len < text.len && strchr("+-.eE0123456789", text.at[len]) && text.at[len])
+        len++;
+    text = slice_sub(text, 0, len);
+    for (at = 0; at < len && (text.at[at] | 0x20) != 'e';)
+        at++;
+    struct slice digits = slice_sub(text, 0, at), exponent = slice_from(text, at + 1);
+    bool down = slice_starts(exponent, "-");
+    uint64_t by = 0;
+    size_t point = slice_find(digits, '.');
+    *d = (struct decimal){.whole = slice_sub(digits, 0, point), .fraction = slice_from(digits, point + 1)};
+    exponent = slice_from(exponent, down || slice_starts(exponent, "+"));
+    for (size_t i = 0; i < exponent.len && by < EXPONENT_MOST; i++)
+        by = by * 10 + exponent.at[i] - '0';
+    d->exponent = down ? -(int64_t)by : (int64_t)by;
+    return !slice_starts(text, "-");
+}
+
+bool json_seconds(const struct json *doc, const json_node *node, int64_t max, int64_t *value)
+{
+    struct decimal d;
+    if (!json_is_number(node) || !read_decimal(slice_from(doc->text, doc->places[node->valueint].value), &d))
+        return false;
+    int64_t places = (int64_t)d.whole.len + d.exponent, v = 0;
+    size_t digits = d.whole.len + d.fraction.len;
+    for (int64_t i = 0; i < places && (v || (size_t)i < digits); i++) {
+        size_t at = (size_t)i;
+        int digit = at < d.whole.len ? d.whole.at[at] : at < digits ? d.fraction.at[at - d.whole.len] : '0';
+        digit -= '0';
+        if (digit > max || v > (max - digit) / 10)
+            return false;
+        v = v * 10 + digit;
+    }
+    *value = v;
+    return true;
+}
+
 /* ---- streaming ---- */
 
 struct streaming {

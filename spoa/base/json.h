@@ -63,6 +63,9 @@ bool json_bool(const json_node *node, bool *value);
 /* An integer written as one (no fraction, no exponent, no "-0"), exactly. */
 bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_t max, int64_t *value);
 
+/* A number that is not negative, in whole seconds: any way to write it (1e9, 1500000000.25), rounded down, from its digits. */
+bool json_seconds(const struct json *doc, const json_node *node, int64_t max, int64_t *value);
+
 /* Any number, as the nearest double: for showing, not for deciding. */
 bool json_real(const json_node *node, double *value);
 

@@ -441,6 +441,54 @@ static void integers_are_exact(void **state)
     }
 }
 
+static void seconds_are_read_from_any_number_and_rounded_down(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value; /* -1: refused */
+    } cases[] = {
+        {"0", 0},
+        {"7", 7},
+        {"7.999", 7},
+        {"0.9", 0},
+        {"1.0", 1},
+        {"1e3", 1000},
+        {"1E+3", 1000},
+        {"1234.5e2", 123450},
+        {"1.2345e2", 123},
+        {"12345e-2", 123},
+        {"1e-2", 0},
+        {"0.00012345e5", 12},
+        {"0e99999999", 0},
+        {"0.0e-99999999", 0},
+        {"1e-99999999999999999999", 0},
+        {"1500000000.999999999999999999999", 1500000000},
+        {"9007199254740992", 9007199254740992},
+        {"9007199254740992.9", 9007199254740992},
+        {"9007199254740993", -1},
+        {"9.007199254740993e15", -1},
+        {"1e16", -1},
+        {"1e99999999999999999999", -1},
+        {"18446744073709551617", -1},
+        {"-0", -1},
+        {"-0.5", -1},
+        {"-1", -1},
+        {"-1e-9", -1},
+        {"\"1\"", -1},
+        {"true", -1},
+        {"[1]", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t v = -1;
+        struct json *doc = json_parse(slice_text(cases[i].text), "n", 0, limits, &why);
+        bool read = json_seconds(doc, json_root(doc), (int64_t)1 << 53, &v);
+        if (read != (cases[i].value >= 0) || v != cases[i].value)
+            fail_msg("%s: %lld", cases[i].text, (long long)v);
+        json_free(doc);
+    }
+}
+
 static void integers_are_kept_in_range(void **state)
 {
     (void)state;
@@ -600,6 +648,7 @@ int main(void)
         cmocka_unit_test(positions_are_those_of_the_file),
         cmocka_unit_test(a_tree_is_read),
         cmocka_unit_test(integers_are_exact),
+        cmocka_unit_test(seconds_are_read_from_any_number_and_rounded_down),
         cmocka_unit_test(integers_are_kept_in_range),
         cmocka_unit_test(escaped_keys_are_ordered_by_what_they_mean),
         cmocka_unit_test(running_out_of_memory_is_an_error),

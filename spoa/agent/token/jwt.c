@@ -317,13 +317,23 @@ bool jwt_is_ours(const struct token_check *check)
     return ours;
 }
 
+/* A JWT, or one that says that it is an access token (RFC 9068), as a media type with or without its "application/". Other kinds
+ * (logout+jwt, dpop+jwt) are not meant to admit anybody. */
+static bool is_access(struct slice typ)
+{
+    static const struct slice before = SLICE_STATIC("application/");
+    if (slice_equal_nocase(slice_sub(typ, 0, before.len), before))
+        typ = slice_from(typ, before.len);
+    return slice_equal_nocase(typ, SLICE_LITERAL("JWT")) || slice_equal_nocase(typ, SLICE_LITERAL("at+jwt"));
+}
+
 static enum refusal check_open(const struct token_check *check, const struct jws *jws, struct grant *grant,
                                const char **reason)
 {
     uint8_t memory[JWS_PART];
     struct writer payload = writer_of(memory, sizeof(memory));
-    if (slice_present(jws->typ) && !slice_equal_nocase(jws->typ, SLICE_LITERAL("JWT"))) {
-        *reason = "its typ is not JWT";
+    if (slice_present(jws->typ) && !is_access(jws->typ)) {
+        *reason = "its typ is neither JWT nor at+jwt";
         return REFUSAL_token_invalid;
     }
     const struct token_entry *entry = NULL;

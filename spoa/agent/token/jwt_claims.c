@@ -72,11 +72,13 @@ static bool take_text(struct reading *r, enum jwt_claim which, struct slice *val
     return !r->text->full;
 }
 
+/* A NumericDate (RFC 7519 section 2), which may have a fraction: rounded down, so that no token lives longer than it says, and
+ * one that was issued in this second is good in it. */
 static bool take_time(const struct reading *r, enum jwt_claim which, int64_t absent, int64_t *value)
 {
     const json_node *node = claim(r, which);
     *value = absent;
-    return !node || json_int(r->doc, node, 0, EXACT, value);
+    return !node || json_seconds(r->doc, node, EXACT, value);
 }
 
 static enum refusal take_needs(struct reading *r)
@@ -165,7 +167,7 @@ static enum refusal judge_times(const struct reading *r)
     const struct grant *g = r->grant;
     int64_t nbf, leeway = r->rules->leeway, issued = g->iat >= 0 ? g->iat : r->now + leeway;
     if (!take_time(r, JWT_NBF, 0, &nbf))
-        return invalid(r, "nbf is not a whole number of seconds");
+        return invalid(r, "nbf is no number of seconds");
     if (g->exp < g->iat)
         return invalid(r, "it expires before it is issued");
     if (g->exp - issued > r->rules->max_ttl)
@@ -185,9 +187,9 @@ static enum refusal take_all(struct reading *r)
     if (!json_is_object(json_root(r->doc)))
         return invalid(r, "the payload is not a JSON object");
     if (!take_time(r, JWT_EXP, -1, &g->exp) || g->exp < 0)
-        return invalid(r, "exp is missing or not a whole number of seconds");
+        return invalid(r, "exp is missing or no number of seconds");
     if (!take_time(r, JWT_IAT, -1, &g->iat))
-        return invalid(r, "iat is not a whole number of seconds");
+        return invalid(r, "iat is no number of seconds");
     if (!take_text(r, JWT_SUB, &g->sub) || !take_text(r, JWT_ORG, &g->org) ||
         !take_text(r, JWT_SANDBOX, &g->sandbox) || !take_text(r, JWT_JTI, &g->jti))
         return invalid(r, "sub, org, sandbox or jti is not a string that could be one");
