@@ -232,6 +232,17 @@ def test_answers_to_a_cors_origin_name_it(cell, with_token):
     assert response.all("access-control-allow-origin") == ["https://app.test"]
 
 
+def test_every_answer_of_a_route_with_cors_varies_by_origin(cell):
+    """Also one to a request without Origin, which a cache would give to a page of any, and a worker's that cannot be reached."""
+    for origin in None, "https://other.test", "https://APP.test:443":
+        for credential, name in (cell.bearer("up"), "up"), (None, "up"), (cell.bearer("outside"), "outside"):
+            headers = [h for h in (credential, ("Origin", origin) if origin else None) if h]
+            response = request(cell.http, "GET", f"/web/{name}/80/", headers)
+            assert "Origin" in response.all("vary"), (origin, name, response.status)
+            assert response.all("access-control-allow-origin") == ([origin] if origin and "APP" in origin else [])
+    assert "Origin" not in request(cell.http, "GET", "/nowhere").all("vary")
+
+
 @pytest.mark.parametrize("credential", [None, "x.y.z", "expired", "foreign"])
 def test_without_a_token_every_sandbox_looks_the_same(cell, credential):
     """Byte for byte: one that runs, one that is stopped, one that moves, and one that was never there."""

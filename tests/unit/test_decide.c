@@ -32,6 +32,9 @@ static const char config[] =
     "{\"name\":\"close\",\"path\":\"/close/"
     "{sandbox}\",\"upgrade\":true,\"refuse\":\"close\",\"need\":\"pty\"},"
     "{\"name\":\"listed\",\"path\":\"/listed/{sandbox}\",\"upgrade\":true,\"origins\":[\"https://ui.io\"]},"
+    "{\"name\":\"apps\",\"path\":\"/apps/{sandbox}\",\"upgrade\":true,\"origins\":[\"https://App.Test\","
+    "\"https://web.test:443\",\"http://dot.test.\",\"https://odd.test:8443\",\"vscode-webview://1abc\","
+    "\"tauri://localhost\",\"capacitor://localhost\",\"null\"]},"
     "{\"name\":\"any\",\"path\":\"/any/{sandbox}\",\"upgrade\":true,\"origins\":[\"*\"]},"
     "{\"name\":\"space\",\"headers\":{\"X-Sandbox-ID\":\"{sandbox}\",\"X-Sandbox-Namespace\":\"{namespace?"
     "default}\","
@@ -914,6 +917,59 @@ static void the_token_leaves_the_subprotocols(void **state)
     ASSERT_TEXT(v.protocol, "a,b");
 }
 
+static void listed_origins_are_compared_as_what_they_name(void **state)
+{
+    static const char *const good[] = {"https://app.test",
+                                       "https://app.test:443",
+                                       "https://app.test.",
+                                       "HTTPS://APP.TEST",
+                                       "https://web.test",
+                                       "https://web.test:443",
+                                       "http://dot.test",
+                                       "http://dot.test.:80",
+                                       "https://odd.test:8443",
+                                       "vscode-webview://1abc",
+                                       "tauri://localhost",
+                                       "capacitor://localhost",
+                                       "null"};
+    static const char *const bad[] = {"http://app.test",
+                                      "https://app.test:444",
+                                      "https://app.test..",
+                                      "https://a.app.test",
+                                      "https://odd.test",
+                                      "vscode-webview://2abc",
+                                      "tauri://localhost:1",
+                                      "https://localhost",
+                                      "Null",
+                                      "nullx",
+                                      "https://app.test/",
+                                      "https://x@app.test",
+                                      "https://app.test:0443x",
+                                      "https://app.test, null",
+                                      "https:/app.test",
+                                      "https:app.test",
+                                      "://app.test",
+                                      ""};
+    struct world *w = *state;
+    char line[80];
+    for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
+        bool is_good = i < sizeof good / sizeof *good;
+        snprintf(line, sizeof line, "Origin: %s", is_good ? good[i] : bad[i - sizeof good / sizeof *good]);
+        struct verdict v = ASKED(w, "GET http://h/apps/sb-1", WS, B("sb1"), line);
+        if (v.refusal != (is_good ? REFUSAL_NONE : REFUSAL_origin_refused))
+            fail_msg("%s", line);
+    }
+}
+
+static void answers_of_a_route_with_cors_vary_by_origin(void **state)
+{
+    struct world *w = *state;
+    assert_true(ASKED(w, "GET http://h/cors/sb-1/x", B("sb1")).vary);
+    assert_true(ASKED(w, "GET http://h/cors/sb-1/x", B("sb1"), "Origin: https://other.io").vary);
+    assert_true(ASKED(w, "GET http://h/cors/sb-1/x").vary); /* 401 */
+    assert_false(ASKED(w, "GET " PROXY, B("sb1")).vary);
+}
+
 static void browsers_are_held_to_their_origin(void **state)
 {
     static const struct row rows[] = {
@@ -1259,6 +1315,8 @@ int main(void)
         TEST(where_no_credential_is_needed_authorization_is_the_applications),
         TEST(the_token_leaves_the_subprotocols),
         TEST(browsers_are_held_to_their_origin),
+        TEST(listed_origins_are_compared_as_what_they_name),
+        TEST(answers_of_a_route_with_cors_vary_by_origin),
         TEST(a_token_in_the_query_becomes_a_cookie),
         TEST(a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to),
         TEST(preflights_are_answered_here),

@@ -132,6 +132,7 @@ static bool find_route(struct decision *d)
     d->verdict->route_label = d->match.route->label;
     d->route = d->match.route;
     d->verdict->need = d->route->need;
+    d->verdict->vary = d->route->cors.count > 0;
     if (d->match.climbs)
         return decide_deny(d, REFUSAL_bad_request, "route", "a dot segment climbs above the captured part");
     return true;
@@ -208,7 +209,7 @@ static bool read_captures(struct decision *d)
 static bool origin_listed(const struct texts *list, struct slice origin)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (slice_is(origin, list->at[i]) || strcmp(list->at[i], "*") == 0)
+        if (strcmp(list->at[i], "*") == 0 || origin_same(origin, slice_text(list->at[i])))
             return true;
     return false;
 }

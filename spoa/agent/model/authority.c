@@ -41,6 +41,11 @@ bool authority_parse(struct slice text, struct authority *authority)
     return true;
 }
 
+static struct slice without_dot(struct slice host)
+{
+    return host.len > 1 && host.at[host.len - 1] == '.' ? slice_sub(host, 0, host.len - 1) : host;
+}
+
 bool authority_of_origin(struct slice origin, const struct authority *host)
 {
     size_t scheme = 0;
@@ -55,6 +60,50 @@ bool authority_of_origin(struct slice origin, const struct authority *host)
     struct authority of;
     if (!scheme || !authority_parse(slice_from(origin, scheme), &of))
         return false;
-    return slice_equal_nocase(of.host, host->host) &&
+    return slice_equal_nocase(without_dot(of.host), without_dot(host->host)) &&
            (of.port ? of.port : usual) == (host->port ? host->port : usual);
+}
+
+/* ---- origins in lists ---- */
+
+static bool scheme_valid(struct slice scheme)
+{
+    for (size_t i = 0; i < scheme.len; i++)
+        if (!is_alphanumeric(scheme.at[i]) && !(i && strchr("+-.", scheme.at[i]) && scheme.at[i]))
+            return false;
+    return scheme.len > 0;
+}
+
+static bool origin_parse(struct slice origin, struct slice *scheme, struct authority *of)
+{
+    *scheme = slice_sub(origin, 0, slice_find(origin, ':'));
+    struct slice rest = slice_from(origin, scheme->len);
+    if (!scheme_valid(*scheme) || !slice_starts(rest, "://") || !authority_parse(slice_from(rest, 3), of))
+        return false;
+    of->host = without_dot(of->host);
+    if (!of->port)
+        of->port = slice_equal_nocase(*scheme, SLICE_LITERAL("https"))  ? 443
+                   : slice_equal_nocase(*scheme, SLICE_LITERAL("http")) ? 80
+                                                                        : 0;
+    return true;
+}
+
+/* A page has no origin of a WebSocket's scheme: whoever lists one means http or https. */
+bool origin_valid(struct slice origin)
+{
+    struct slice scheme;
+    struct authority of;
+    return slice_is(origin, "null") ||
+           (origin_parse(origin, &scheme, &of) && !slice_equal_nocase(scheme, SLICE_LITERAL("ws")) &&
+            !slice_equal_nocase(scheme, SLICE_LITERAL("wss")));
+}
+
+bool origin_same(struct slice a, struct slice b)
+{
+    struct slice schemes[2];
+    struct authority of[2];
+    if (!origin_parse(a, &schemes[0], &of[0]) || !origin_parse(b, &schemes[1], &of[1]))
+        return slice_is(a, "null") && slice_is(b, "null");
+    return slice_equal_nocase(schemes[0], schemes[1]) && slice_equal_nocase(of[0].host, of[1].host) &&
+           of[0].port == of[1].port;
 }

@@ -18,4 +18,11 @@ bool authority_parse(struct slice text, struct authority *authority);
  * scheme's. */
 bool authority_of_origin(struct slice origin, const struct authority *host);
 
+/* An origin as a browser writes it (RFC 6454 section 6.2), or as a configuration does: `null`, or SCHEME://HOST[:PORT], of any
+ * scheme that pages have (https, vscode-webview, tauri). */
+bool origin_valid(struct slice origin);
+
+/* Whether two origins are one: in any case, with the port of http and https written or left out, with a final dot or without. */
+bool origin_same(struct slice a, struct slice b);
+
 #endif

@@ -57,6 +57,7 @@ enum verdict_kind {
     X(TEXT, location, "location")         /* redirect */                                                 \
     X(TEXT, set_cookie, "set_cookie")     /* redirect */                                                 \
     X(TEXT, cors_origin, "cors_origin")   /* preflight, and on answers to that origin */                 \
+    X(BOOL, vary, "vary")                 /* answers differ by Origin: the route has `cors` */           \
     X(INT, timeout, "timeout")            /* milliseconds, `timeout tunnel` */                           \
     X(BOOL, upgrade, "upgrade") /* the request claimed an upgrade: a refusal closes the connection */    \
     X(INT, epoch, "epoch")                                                                               \

@@ -74,10 +74,11 @@ static bool check_direct(const struct route *route, struct fail *why)
     return true;
 }
 
-static bool has_star(const struct texts *origins)
+/* Whether any page may be of a listed origin: a page in a sandboxed frame is of the origin `null`. */
+static bool has_anybody(const struct texts *origins)
 {
     for (size_t i = 0; i < origins->count; i++)
-        if (strcmp(origins->at[i], "*") == 0)
+        if (strcmp(origins->at[i], "*") == 0 || strcmp(origins->at[i], "null") == 0)
             return true;
     return false;
 }
@@ -91,8 +92,8 @@ static bool check_cookie(const struct route_entry *entry, struct fail *why)
         entry->header_count)
         return fail(
             why, "cookie: only where host captures {sandbox}, without headers and, for pages, without path");
-    if (has_star(&entry->route.origins) || has_star(&entry->route.cors))
-        return fail(why, "cookie: not together with the origin '*'");
+    if (has_anybody(&entry->route.origins) || has_anybody(&entry->route.cors))
+        return fail(why, "cookie: not together with the origin '*' or 'null'");
     return true;
 }
 
