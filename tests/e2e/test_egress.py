@@ -439,6 +439,17 @@ def test_other_methods_are_refused(cells, destinations):
     assert server.accepted == 0
 
 
+@pytest.mark.parametrize("length", ["0", "00"])
+def test_a_connect_may_say_that_it_has_no_body(cells, destinations, length):
+    """Some clients do. What follows it is the tunnel's to every reader."""
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell), ("Content-Length", length), glued=b"glued")
+    assert answer.status == 200 and answer.read(5) == b"glued"
+    answer.sock.sendall(b"more")
+    assert answer.read(4) == b"more"
+
+
 def test_rules_decide_in_their_order(cells, destinations, names):
     server = destinations()
     port = server.port

@@ -178,11 +178,11 @@ def test_methods(site, rule, allowed, denied):
 
 def test_paths(site):
     cell, port, origin = site(paths=["/repos/**", "/one", "/a/*/c"])
-    good = ["/repos/%c3%a9/x", "/repos/%F0%9F%98%80", "/repos/", "/repos/x/y?z=/../", "/one", "/one?q", "/a/b/c", "/%6fne"]
+    good = ["/repos/%c3%a9/x", "/repos/%F0%9F%98%80", "/repos/", "/repos/x/y?z=/../", "/one", "/one?q", "/a/b/c", "/%6fne", "/repos/@scope%2fname", "/repos/x%2Fy/z"]
     bad = [
         "/repos/%c0%ae%c0%ae/two", "/repos/%e0%80%ae%e0%80%ae/two", "/repos/%ef%bc%8e%ef%bc%8e/two", "/repos/a%e2%88%95b", "/repos/%80%81", "/repos/%c3", "/repos/%c3/x", "/repos/%f5%80%80%80", "/repos/%ed%a0%80",
         "/", "/two", "/one/", "/repos", "/a/b/d", "/a/b/c/d", "/repos/../two", "/repos/%2e%2e/two", "/repos/.%2e/two", "/repos//x", "//repos/x", "/repos/./x",
-        "/repos/%2fetc", "/repos\\..\\two", "/repos/;x/../two", "/repos/x;y", "/repos/%00", "/repos/%zz", "/repos/%5c..", "/ONE", "/one%3fx", "/one%23",
+        "/repos/%2fetc", "/repos%2fx", "/a/b%2fc", "/a/b%2fx/c", "/repos/x%2f..%2f..%2ftwo", "/repos/x%2f%2fy", "/repos\\..\\two", "/repos/;x/../two", "/repos/x;y", "/repos/%00", "/repos/%zz", "/repos/%5c..", "/ONE", "/one%3fx", "/one%23",
     ]
     for path in good:
         assert ask(cell, port, target=path).status == 200, path
@@ -903,3 +903,26 @@ def test_explain(site):
     done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "--sandbox", "sb-1", "CONNECT other.example.org:443"], capture_output=True, text=True)
     assert "rule 0: it is about another host" in done.stdout and "no rule is about this destination" in done.stdout
     assert explain(f"GET https://{HOST}:x/")[0] == 2 and explain("GET")[0] == 2
+
+
+def test_options_of_a_host_without_a_path_is_about_the_host(site):
+    """RFC 9112 section 3.2.4: the last proxy sends the asterisk. HAProxy 3.0 shows it with a path, which it has not."""
+    cell, port, origin = site(tls=False)
+    for target, seen in (f"http://{HOST}:{port}", "/" if haproxy_version() == (3, 0) else "*"), (f"http://{HOST}:{port}/", "/"), (f"http://{HOST}:{port}/?q", "/?q"):
+        with Http1(cell.egress) as client:
+            assert client.request("OPTIONS", target, [caller(cell)], host=f"{HOST}:{port}").status == 200
+        assert origin.seen[-1].line == f"OPTIONS {seen} HTTP/1.1"
+    with Http1(cell.egress) as client:
+        assert client.request("GET", f"http://{HOST}:{port}", [caller(cell)], host=f"{HOST}:{port}").status == 200
+    assert origin.seen[-1].line == "GET / HTTP/1.1"
+
+
+def test_a_query_may_stand_behind_the_port(site):
+    """HAProxy before 3.2 takes the query for a part of the host and answers 400; and a Host of another name on every version."""
+    cell, port, origin = site(tls=False)
+    with Http1(cell.egress) as client:
+        got = client.request("GET", f"http://{HOST}:{port}?q=1", [caller(cell)], host=f"{HOST}:{port}")
+    assert got.status == (200 if haproxy_version() >= (3, 2) else 400)
+    assert [r.line for r in origin.seen] == (["GET /?q=1 HTTP/1.1"] if got.status == 200 else [])
+    with Http1(cell.egress) as client:
+        assert client.request("GET", f"http://{HOST}:{port}/", [caller(cell)], host="other.example.org").status == 400

@@ -49,7 +49,10 @@ static bool take_path(struct egress *e, struct slice path)
     for (size_t i = 0; i < path.len; i++)
         if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#')
             return egress_deny(e, REFUSAL_bad_request, "request", "the target has bytes that no URL has");
-    if (path.len == 0 || path.at[0] == '?')
+    /* without a path it is about the server as a whole (RFC 9112 section 3.2.4) */
+    if (path.len == 0 && slice_is(e->request->method, "OPTIONS"))
+        writer_text(w, "*");
+    else if (path.len == 0 || path.at[0] == '?')
         writer_text(w, "/");
     writer_put(w, path);
     e->verdict->path = slice_from(writer_slice(w), start);

@@ -164,19 +164,18 @@ static bool is_plain_character(struct slice path, int first, size_t *i)
     return len && !is_lookalike(slice_of(bytes, len));
 }
 
-/* Whether all servers see the same segments: none is empty, but for the last, and none is "." or "..". */
+/* Whether all servers see the same segments, but for an encoded slash, which ends one for some and is a part of it for others
+ * (both are tried below): none is empty, but for the last, and none is "." or "..". */
 static bool is_plain_path(struct slice path)
 {
     size_t dots = 0, length = 0;
     if (path.len == 0 || path.at[0] != '/')
         return false;
     for (size_t i = 1; i < path.len;) {
-        bool separator = path.at[i] == '/';
         int c = next_byte(path, &i);
-        if (is_ambiguous_byte(c) || (c == '/' && !separator) ||
-            (c >= 0x80 && !is_plain_character(path, c, &i)))
+        if (is_ambiguous_byte(c) || (c >= 0x80 && !is_plain_character(path, c, &i)))
             return false;
-        if (!separator) {
+        if (c != '/') {
             length++;
             dots += c == '.';
             continue;
@@ -199,7 +198,27 @@ static bool segment_matches(struct slice pattern, struct slice segment)
     return n == pattern.len;
 }
 
-static bool path_matches(struct slice pattern, struct slice path)
+/* Takes the first segment off *path; false when nothing is left. */
+static bool first_segment(struct slice *path, bool decoded, struct slice *segment)
+{
+    size_t end = 0, next = 0;
+    if (!slice_present(*path))
+        return false;
+    while (next < path->len) {
+        end = next;
+        if (next_byte(*path, &next) == '/' && (decoded || next == end + 1)) {
+            *segment = slice_sub(*path, 0, end);
+            *path = slice_from(*path, next);
+            return true;
+        }
+    }
+    *segment = *path;
+    *path = (struct slice){NULL, 0};
+    return true;
+}
+
+/* decoded: an encoded slash ends a segment, too. */
+static bool path_matches(struct slice pattern, struct slice path, bool decoded)
 {
     struct slice want, have;
     pattern = slice_from(pattern, 1);
@@ -207,21 +226,25 @@ static bool path_matches(struct slice pattern, struct slice path)
     while (slice_split(&pattern, '/', &want)) {
         if (slice_is(want, "**"))
             return slice_present(path);
-        if (!slice_split(&path, '/', &have) || !segment_matches(want, have))
+        if (!first_segment(&path, decoded, &have) || !segment_matches(want, have))
             return false;
     }
     return !slice_present(path);
 }
 
-bool egress_rule_path(const struct egress_rule *rule, struct slice path)
+static bool any_matches(struct slice paths, struct slice path, bool decoded)
 {
-    struct reader r = reader_of(rule->paths);
-    if (r.rest.len == 0)
-        return true;
-    if (!is_plain_path(path))
-        return false;
+    struct reader r = reader_of(paths);
     while (r.rest.len && !r.failed)
-        if (path_matches(egress_unpack_text(&r), path))
+        if (path_matches(egress_unpack_text(&r), path, decoded))
             return true;
     return false;
+}
+
+bool egress_rule_path(const struct egress_rule *rule, struct slice path)
+{
+    if (rule->paths.len == 0)
+        return true;
+    return is_plain_path(path) && any_matches(rule->paths, path, false) &&
+           any_matches(rule->paths, path, true);
 }
