@@ -31,6 +31,10 @@ static const char help[] =
     "  --token-file FILE   /pty wants what is in FILE as X-EXECD-ACCESS-TOKEN\n"
     "  --replay-late       OpenComputer's sessions as its own workers serve them: a client is let in before\n"
     "                      the session is looked for, and a replay comes behind its 04\n"
+    "  --lossy-attach      OpenComputer's commands lose output when a client attaches as its own workers "
+    "lose it:\n"
+    "                      the first client of a session gets its replay after its 04, without some chunks;\n"
+    "                      each other one lacks what is said within 20 ms after its 04\n"
     "  --drain SECONDS     time for what is open when it is stopped (5)\n"
     "  --help, --version\n"
     "\n"
@@ -76,14 +80,21 @@ static int judge(struct arguments *a)
 
 static int read_arguments(int argc, char **argv, struct arguments *a)
 {
-    static const struct option names[] = {
-        {"listen", required_argument, NULL, 'l'},      {"sandboxd", required_argument, NULL, 's'},
-        {"name", required_argument, NULL, 'n'},        {"ui", required_argument, NULL, 'u'},
-        {"token-file", required_argument, NULL, 't'},  {"replay-late", no_argument, NULL, 'L'},
-        {"drain", required_argument, NULL, 'd'},       {"allow-remote", no_argument, NULL, 'r'},
-        {"secret-file", required_argument, NULL, 'S'}, {"open", no_argument, NULL, 'o'},
-        {"host", required_argument, NULL, 'H'},        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},           {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"listen", required_argument, NULL, 'l'},
+                                          {"sandboxd", required_argument, NULL, 's'},
+                                          {"name", required_argument, NULL, 'n'},
+                                          {"ui", required_argument, NULL, 'u'},
+                                          {"token-file", required_argument, NULL, 't'},
+                                          {"replay-late", no_argument, NULL, 'L'},
+                                          {"lossy-attach", no_argument, NULL, 'A'},
+                                          {"drain", required_argument, NULL, 'd'},
+                                          {"allow-remote", no_argument, NULL, 'r'},
+                                          {"secret-file", required_argument, NULL, 'S'},
+                                          {"open", no_argument, NULL, 'o'},
+                                          {"host", required_argument, NULL, 'H'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
     uint64_t drain = 5;
     for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
         switch (c) {
@@ -104,6 +115,9 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             break;
         case 'L':
             a->serve.replay_late = true;
+            break;
+        case 'A':
+            a->serve.lossy_attach = true;
             break;
         case 'r':
             a->allow_remote = true;

@@ -223,7 +223,7 @@ static const struct option keys[] = {
     {"relay.migration_budget", OPTION_DURATION, AT(relay.migration_budget), "10m",
      "longest time without a worker in a move", RANGE(0, HOURS(24))},
     {"relay.flap_limit", OPTION_INT, AT(relay.flap_limit), "3",
-     "short-lived worker connections that may be lost in `flap_window`", RANGE(1, 8)},
+     "short-lived worker connections that may be lost in `flap_window`", RANGE(1, 64)},
     {"relay.flap_window", OPTION_DURATION, AT(relay.flap_window), "60s", "see `flap_limit`",
      RANGE(SECONDS(1), HOURS(24))},
 

@@ -52,6 +52,7 @@ class Reader:
 
     def __init__(self, cell, dialect, path):
         self.dialect, self.output, self.end, self.problem = dialect, bytearray(), None, None
+        self.path = path
         self.ws = Ws(cell.http, path, [cell.bearer(dialect.sandbox)], timeout=90)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -319,6 +320,50 @@ def test_a_session_that_its_worker_does_not_have_ends_at_once(stage, kind):
     assert heard[:-1] == [(BINARY, True, b"\x04")] * (kind == "exec")
     opcode, _, payload = heard[-1]
     assert opcode == CLOSE and payload == struct.pack(">H", 1000) + (b"session not found" if kind == "exec" else b"")
+
+
+# ---- OpenComputer's own worker fills its ring while its first client is attached already, and live output can be dropped ----
+lossy = pytest.mark.parametrize("worker_options", [("--lossy-attach",)], ids=["lossy"])
+
+TALKING = """#!/bin/sh
+i=0
+while [ $i -lt {lines} ]; do
+    i=$((i + 1))
+    echo L$i
+    [ $((i % {burst})) = 0 ] && sleep 0.03
+done
+exit 6
+"""
+
+
+def hears_all(stage, reader, lines):
+    reader.wait(lambda: reader.end, 90, what="it does not end")
+    wrong = difference(bytes(reader.output), b"".join(b"L%d\n" % i for i in range(1, lines + 1)))
+    assert not wrong, wrong
+    assert reader.dialect.said == [b"\x04", b"\x03\0\0\0\6"] and reader.end == (1000, "exec completed")
+    assert outcomes(stage, "gap")["scrollback"] == 0
+
+
+@lossy
+@pytest.mark.parametrize("lines,burst,times", [(300, 1, 4), (3000, 30, 1), (10000, 100, 3), (30000, 150, 10)])
+def test_output_that_the_worker_has_is_not_given_up(stage, lines, burst, times):
+    """Kills and moves in the middle of it: each line comes once, and no gap is declared."""
+    chance = random.Random(lines)
+    reader = stage.open(Exec("sb-1"), stage.script("talking", TALKING, lines=lines, burst=burst))
+    where = 0
+    for number in range(times):
+        before = resumed(stage)
+        part = lines * (number + 1) // (times + 1)
+        reader.wait(lambda p=part: reader.output.count(b"\n") >= p or reader.end, what=f"line {part} does not come")
+        if number % 2:
+            where = 1 - where
+            stage.cell.set_sandboxes(**{"sb-1": on_worker(stage.workers.url(where), epoch=number + 2)})
+        else:
+            stage.workers.kill(where)
+            stage.workers.start(where)
+        stage.all_back(lambda b=before: resumed(stage) >= b + 1, f"disturbance {number}")
+        time.sleep(chance.uniform(0, 0.1))
+    hears_all(stage, reader, lines)
 
 
 # ---- workers that have forgotten: the gap is declared, and the stream goes on ----

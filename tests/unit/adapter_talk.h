@@ -33,10 +33,12 @@ struct talk {
     char said[65536];
 };
 
-static inline void talk_begin(struct talk *t, const struct adapter *adapter, const char *target)
+static inline void talk_begin_with(struct talk *t, const struct adapter *adapter, const char *target,
+                                   bool rechecks)
 {
     struct slice copy = guarded(slice_text(target));
-    struct adapter_start start = {.target = copy, .id = {1, 2, 3, 4}, .buffer = 1 << 18};
+    struct adapter_start start = {
+        .target = copy, .id = {1, 2, 3, 4}, .buffer = 1 << 18, .rechecks = rechecks};
 
     *t = (struct talk){.adapter = adapter,
                        .out = ws_decoder_of(WS_SERVER, 0),
@@ -51,6 +53,11 @@ static inline void talk_begin(struct talk *t, const struct adapter *adapter, con
     if (adapter->start)
         adapter->start(t->state, &start);
     guarded_free(copy);
+}
+
+static inline void talk_begin(struct talk *t, const struct adapter *adapter, const char *target)
+{
+    talk_begin_with(t, adapter, target, false);
 }
 
 static inline void talk_end(struct talk *t)
@@ -148,6 +155,43 @@ static inline void talk_tick(struct talk *t, uint64_t time)
     }
     buffer_free(&edit.insert);
     talk_hear(t);
+}
+
+/* What was decided without output of the worker's. */
+static inline void talk_decided(struct talk *t, struct adapter_edit *edit)
+{
+    talk_note_outcome(t, edit);
+    if (buffer_len(&edit->insert)) {
+        assert_int_equal(t->open, 0);
+        assert_true(buffer_put(&t->client, buffer_slice(&edit->insert)));
+        t->open = edit->opened;
+    }
+    buffer_free(&edit->insert);
+    talk_hear(t);
+}
+
+/* The adapter decides what is due; returns true if a second connection is to be opened. */
+static inline bool talk_recheck(struct talk *t)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
+    bool begin;
+
+    assert_int_equal(t->adapter->recheck(t->state, t->now, &edit, &begin), ADAPTER_DROP);
+    talk_decided(t, &edit);
+    return begin;
+}
+
+/* A message that the second connection receives. */
+static inline bool talk_second(struct talk *t, struct slice message)
+{
+    uint8_t *copy = malloc(message.len);
+    assert_non_null(copy);
+    memcpy(copy, message.at, message.len);
+    const struct adapter_piece piece = {WS_BINARY, true, true, slice_of(copy, message.len), t->now};
+    bool on = t->adapter->recheck_piece(t->state, &piece);
+
+    free(copy);
+    return on;
 }
 
 /* Microseconds pass without a word of the worker's. */

@@ -515,6 +515,9 @@ static inline void net_carries_out(struct network *n, struct command *command)
     case COMMAND_DIAL:
         net_dial(n);
         break;
+    case COMMAND_RECHECK:
+    case COMMAND_RECHECK_END:
+        break; /* settings.rechecks is false */
     case COMMAND_HANG_UP:
         net_hang_up(n);
         break;

@@ -1024,13 +1024,13 @@ static void an_image_says_no_replay_that_cannot_be(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof spoiled / sizeof *spoiled; i++) {
         struct scrollback *s = collecting(10);
-        s->replay.memory[s->replay.start + spoiled[i].at] = spoiled[i].byte;
+        s->replay.memory.memory[s->replay.memory.start + spoiled[i].at] = spoiled[i].byte;
         assert_false(state_loads());
         talk_end(&t);
     }
     for (size_t record = 0; record <= 16; record++) {
         struct scrollback *s = collecting(10);
-        s->record = record;
+        s->replay.last = record;
         assert_int_equal(state_loads(), record == 8);
         talk_end(&t);
     }

@@ -1073,6 +1073,133 @@ static void a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_an
     world_close(&w);
 }
 
+/* ---- a second connection to the worker that serves (spoa/relay/tunnel/settle.h) ---- */
+static void second_hears(const char *message)
+{
+    uint8_t frame[200];
+
+    tunnel_recheck_bytes(&w.t, world_frame(frame, WORKER, 0x82, slice_text(message)), w.now);
+    world_obeys(&w);
+}
+
+/* The worker was lost, and the next one is asked a second time what it has. */
+static void rechecking(void)
+{
+    world_rechecks = true;
+    serving_exec("\1old");
+    world_rechecks = false;
+    loses_and_resumes();
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\1new");
+    assert_int_equal(w.rechecks, 0);
+    world_pass(&w, 400 * MS);
+    assert_int_equal(w.rechecks, 1);
+    assert_true(w.rechecking);
+    assert_int_equal(tunnel_recheck_target(&w.t)->port, 1);
+    assert_said(CLIENT, "");
+    forget();
+}
+
+static void what_a_second_connection_shows_decides(void **state)
+{
+    (void)state;
+    rechecking();
+    world_says(&w, CLIENT, 0x82, "in");
+    assert_said(WORKER, "Bin"); /* once, to the one that serves */
+    second_hears("\1oldnew");
+    assert_true(w.rechecking);
+    second_hears("\4");
+    assert_false(w.rechecking);
+    world_pass(&w, SEC);
+    assert_said(CLIENT, "B\1new");
+    assert_int_equal(w.declared[0], 1);
+    assert_int_equal(w.declared[1], 0);
+    assert_int_equal(w.dials, 2); /* and no loss */
+    assert_int_equal(w.t.connector.redial.history->losses, 1);
+    world_close(&w);
+}
+
+static void a_second_connection_that_says_nothing_is_not_waited_for_long(void **state)
+{
+    (void)state;
+    rechecking();
+    world_pass(&w, 4 * SEC);
+    assert_false(w.rechecking);
+    assert_int_equal(w.rechecks, 2);
+    world_pass(&w, 2 * SEC); /* as of a worker that is asked once */
+    assert_said(CLIENT, "B\1new");
+    assert_int_equal(w.declared[1], 1);
+    world_close(&w);
+}
+
+static void a_second_connection_ends_with_what_it_is_for(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        rechecking();
+        if (i == 0)
+            world_lost(&w, WORKER, LOSS_eof, w.now);
+        else if (i == 1)
+            world_lost(&w, CLIENT, LOSS_eof, w.now);
+        else if (i == 2)
+            tunnel_end(&w.t, CLOSE_kicked, w.now);
+        else
+            world_closes(&w, WORKER, 1012, "restart");
+        world_obeys(&w);
+        assert_false(w.rechecking);
+        tunnel_recheck_over(&w.t, w.now); /* too late */
+        second_hears("\1oldnew");
+        world_close(&w);
+    }
+}
+
+static void a_move_goes_on_beside_a_second_connection(void **state)
+{
+    (void)state;
+    rechecking();
+    world_tells(&w, ANSWER_RUNNING, 2, w.t.connector.epoch + 1);
+    assert_true(w.dialling && w.rechecking);
+    requests();
+    next_answer("");
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_false(w.rechecking);
+    world_says(&w, WORKER, 0x82, "\1oldnewer");
+    world_says(&w, WORKER, 0x82, "\4");
+    assert_said(CLIENT, "B\1newer");
+    world_close(&w);
+}
+
+/* Its output is not confirmed yet: the worker is dialled again, which is no loss, and has it all. */
+static void a_worker_that_ends_before_it_is_confirmed_is_dialled_again(void **state)
+{
+    (void)state;
+    rechecking();
+    world_says(&w, WORKER, 0x82, "\3aaaa");
+    world_closes(&w, WORKER, 1000, "");
+    assert_int_equal(w.t.state, TUNNEL_redialling);
+    assert_false(w.rechecking);
+    resumes_with("");
+    assert_int_equal(w.t.connector.redial.history->losses, 1);
+    world_says(&w, WORKER, 0x82, "\1oldnewest");
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\3aaaa");
+    world_closes(&w, WORKER, 1000, "");
+    assert_int_equal(w.declared[0], 1);
+    ended_with(CLOSE_exec_completed, "B\1newest B\3aaaa C1000:exec completed");
+}
+
+static void an_exit_is_not_lost_with_a_sandbox_that_stops(void **state)
+{
+    (void)state;
+    rechecking();
+    world_says(&w, WORKER, 0x82, "\3aaaa");
+    world_closes(&w, WORKER, 1000, "");
+    assert_true(w.asking);
+    world_answers(&w, ANSWER_STOPPED, 1, w.t.connector.epoch);
+    assert_int_equal(w.declared[1], 1); /* nobody can say whether that was all */
+    ended_with(CLOSE_exec_completed, "B\1new B\3aaaa C1000:exec completed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1126,6 +1253,12 @@ int main(void)
         cmocka_unit_test(a_worker_without_the_session_ends_the_tunnel),
         cmocka_unit_test(an_empty_session_that_moves_is_not_one_that_is_gone),
         cmocka_unit_test(a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_any),
+        cmocka_unit_test(what_a_second_connection_shows_decides),
+        cmocka_unit_test(a_second_connection_that_says_nothing_is_not_waited_for_long),
+        cmocka_unit_test(a_second_connection_ends_with_what_it_is_for),
+        cmocka_unit_test(a_move_goes_on_beside_a_second_connection),
+        cmocka_unit_test(a_worker_that_ends_before_it_is_confirmed_is_dialled_again),
+        cmocka_unit_test(an_exit_is_not_lost_with_a_sandbox_that_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

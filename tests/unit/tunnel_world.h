@@ -33,6 +33,8 @@ struct world {
     unsigned sends[2];
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
     bool dialling, open, asking, watching;
+    unsigned rechecks;       /* second connections to a worker that serves */
+    bool rechecking;         /* one is open */
     bool full, tight;        /* no memory; none but for what has to become whole */
     unsigned frees;          /* when it has been asked for so often, others give memory back */
     bool pipes;              /* what need not be looked at goes by the pipe */
@@ -270,6 +272,13 @@ static inline void world_carries_out(struct world *w, struct command *command)
         w->dials++;
         w->dialling = true;
         w->dialled_port = tunnel_target(&w->t)->port;
+        break;
+    case COMMAND_RECHECK:
+        w->rechecks++;
+        w->rechecking = true;
+        break;
+    case COMMAND_RECHECK_END:
+        w->rechecking = false;
         break;
     case COMMAND_HANG_UP:
         world_hang_up(w);
@@ -528,6 +537,9 @@ static inline struct handover world_handover(void)
     return h;
 }
 
+/* Tunnels of such a world open a second connection to a worker where their adapter asks for it. */
+static bool world_rechecks;
+
 static inline bool world_open_to(struct world *w, const struct handover *h, const char *target,
                                  bool client_resumes)
 {
@@ -541,6 +553,7 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
                      .connect_budget = 5 * SEC,
                      .migration_budget = 600 * SEC,
                      .buffer = 256 << 10,
+                     .rechecks = world_rechecks,
                      .redial = {.backoff = {100 * MS, 250 * MS, 500 * MS, 1 * SEC, 2 * SEC, 4 * SEC},
                                 .backoff_count = 6,
                                 .budget = 30 * SEC,

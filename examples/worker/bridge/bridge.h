@@ -38,6 +38,11 @@ struct bridge {
     unsigned answers;    /* SESSION messages to pass over before the one to ATTACH */
     int tag;             /* first byte of the message that is being read; BRIDGE_NO_TAG before it came */
     const char *mode;    /* for dialects that name it */
+    struct {
+        bool filling; /* this worker's ring: the client is the first one */
+        unsigned chunks;
+        int64_t subscribed_ms;
+    } loss; /* attach_loss.h */
     bool replaying, marks_replay, waiting;
 };
 

@@ -13,6 +13,8 @@ struct worker_options {
     const char *token;   /* that X-EXECD-ACCESS-TOKEN must hold on /pty and /command; NULL: any */
     /* OpenComputer's: a replay comes behind its `04`, and a session is looked for behind the 101. */
     bool replay_late;
+    /* OpenComputer's: a client that attaches loses what its own worker loses then (attach_loss.h). */
+    bool lossy_attach;
 };
 
 static inline const struct worker_options *worker_options(struct http_conn *h)

@@ -12,6 +12,7 @@
 #include "examples/worker/bridge/bridge.h"
 #include "examples/worker/bridge/call.h"
 #include "examples/worker/bridge/worker_options.h"
+#include "examples/worker/systems/attach_loss.h"
 #include "examples/worker/systems/json_text.h"
 #include "examples/worker/systems/serve.h"
 
@@ -253,10 +254,16 @@ static bool replays_late(const struct bridge *b)
     return worker_options(b->ws.x.conn)->replay_late;
 }
 
+static bool is_lossy(const struct bridge *b)
+{
+    return worker_options(b->ws.x.conn)->lossy_attach;
+}
+
 static void end_replay(struct bridge *b)
 {
     static const uint8_t replayed = REPLAYED;
     b->replaying = false;
+    attach_loss_subscribe(b);
     ws_conn_send(&b->ws, WS_BINARY, slice_of(&replayed, 1), (struct slice){NULL, 0});
 }
 
@@ -341,13 +348,19 @@ static void exec_attached(struct bridge *b, const struct manager_message *m)
 {
     (void)m;
     bridge_accept(b);
-    if (!b->replaying || replays_late(b))
+    b->loss.filling = is_lossy(b) && attach_loss_begin(b);
+    if (!b->replaying || replays_late(b) || b->loss.filling)
         end_replay(b);
 }
 
 static void exec_output(struct bridge *b, const struct manager_message *m)
 {
-    bridge_send_output(b, m->stream == MANAGER_STDERR ? STDERR : STDOUT, m->bytes, FRAME_MAX);
+    int tag = m->stream == MANAGER_STDERR ? STDERR : STDOUT;
+
+    if (is_lossy(b))
+        attach_loss_send(b, tag, m->bytes, m->since < b->replay_end);
+    else
+        bridge_send_output(b, tag, m->bytes, FRAME_MAX);
     if (b->replaying && m->since + m->bytes.len >= b->replay_end)
         end_replay(b);
 }

@@ -38,6 +38,7 @@ static struct tunnel_settings tunnel_from(const struct settings_relay *s)
         .connect_budget = microseconds(s->connect_budget),
         .migration_budget = microseconds(s->migration_budget),
         .buffer = (size_t)s->buffer,
+        .rechecks = true,
         .redial = redial_from(s),
     };
 }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "spoa/relay/io/dial.h"
+#include "spoa/relay/io/recheck_io.h"
 #include "spoa/relay/io/tunnel_io_parts.h"
 
 /* ---- to dial ---- */
@@ -33,29 +34,46 @@ static const struct net_address *worker_tls(const struct tunnel_io *io)
     return io->tunnel.outside ? &io->thread->settings.egress_out : &io->thread->settings.worker_tls;
 }
 
+/* What dials of a tunnel have in common. The tunnel's upgrade must be there. */
+static struct dial_options dial_options(struct tunnel_io *io, const struct target *to)
+{
+    const struct relay_thread_settings *settings = &io->thread->settings;
+
+    return (struct dial_options){.loop = io->thread->loop,
+                                 .tls = worker_tls(io),
+                                 .timeout = settings->dial_timeout,
+                                 .head_max = settings->head_size,
+                                 .upgrade = io->upgrade,
+                                 .to = to,
+                                 .folder = socket_folder(settings, to),
+                                 .first = !io->accepted};
+}
+
 static struct dial *start_dial(struct tunnel_io *io, const struct target *to, struct slice probe,
                                struct slice query, struct slice fields)
 {
-    const struct relay_thread_settings *settings = &io->thread->settings;
-    struct upgrade_kept *upgrade = tunnel_rest_upgrade(io);
+    tunnel_rest_upgrade(io);
     if (!io->upgrade)
         return NULL;
-    struct dial_options options = {
-        .loop = io->thread->loop,
-        .tls = worker_tls(io),
-        .timeout = settings->dial_timeout,
-        .head_max = settings->head_size,
-        .upgrade = upgrade,
-        .to = to,
-        .ahead = io->ahead && target_same(io->ahead->to, to) ? &io->ahead->fd : NULL,
-        .folder = socket_folder(settings, to),
-        .probe = probe,
-        .query = query,
-        .fields = fields,
-        .first = !io->accepted,
-        .done = on_dialled,
-        .owner = io,
-    };
+    struct dial_options options = dial_options(io, to);
+    options.ahead = io->ahead && target_same(io->ahead->to, to) ? &io->ahead->fd : NULL;
+    options.probe = probe;
+    options.query = query;
+    options.fields = fields;
+    options.done = on_dialled;
+    options.owner = io;
+    return dial_new(&options);
+}
+
+struct dial *tunnel_dial_beside(struct tunnel_io *io, const struct target *to, tunnel_dial_done *done,
+                                void *owner)
+{
+    tunnel_rest_upgrade(io);
+    if (!io->upgrade || !is_allowed(&io->thread->settings, to, io->tunnel.outside))
+        return NULL;
+    struct dial_options options = dial_options(io, to);
+    options.done = done;
+    options.owner = owner;
     return dial_new(&options);
 }
 
@@ -233,6 +251,12 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         break;
     case COMMAND_HANG_UP:
         hang_up(io);
+        break;
+    case COMMAND_RECHECK:
+        recheck_io_begin(io);
+        break;
+    case COMMAND_RECHECK_END:
+        recheck_io_end(io);
         break;
     case COMMAND_ADOPT:
         adopt(io);

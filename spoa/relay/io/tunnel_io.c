@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "spoa/relay/io/dial.h"
+#include "spoa/relay/io/recheck_io.h"
 #include "spoa/relay/io/tunnel_io_parts.h"
 
 #define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
@@ -186,6 +187,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     agent_client_drop(thread->agent, &seat->watch);
     tunnel_agent_end_move(io);
     dial_free(io->dial);
+    recheck_io_end(io);
     pipes_give(&thread->pipes, io->pipe);
     loop_io_close(&seat->sockets[CLIENT]);
     loop_io_close(&seat->sockets[WORKER]);
@@ -235,7 +237,7 @@ void tunnel_io_update(struct tunnel_io *io)
         if (io->broken[side])
             lose_broken(io, side);
     tunnel_read_end(io);
-    io->stats.opening = io->early.size + dial_held(io->dial);
+    io->stats.opening = io->early.size + dial_held(io->dial) + recheck_io_held(io->recheck);
     tunnel_stats_update(&io->stats);
     if (io->permit == PERMIT_TAKEN &&
         (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= tunnel_limits_permit_until(io)))

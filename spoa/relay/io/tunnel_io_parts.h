@@ -11,6 +11,7 @@
 #include "spoa/relay/io/tunnel_stats.h"
 
 struct dial;
+struct recheck_io;
 
 enum { TUNNEL_LEFT_MOST = 16384 }; /* bytes for a side that are still sent to it when a tunnel gives way */
 
@@ -75,8 +76,9 @@ struct tunnel_io {
     struct pipe *pipe;              /* payload of a large frame for the client is in it */
     bool client_bounded;            /* its socket has room for less than what is moved at once */
     struct dial *dial;
-    struct ahead *ahead; /* within tunnel_io_go */
-    bool probing;        /* what is dialled is asked about the session first */
+    struct recheck_io *recheck; /* NULL: there is none */
+    struct ahead *ahead;        /* within tunnel_io_go */
+    bool probing;               /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question *ask;      /* while it is open */
     struct move *move;         /* while it waits */
@@ -150,6 +152,11 @@ void tunnel_agent_end_move(struct tunnel_io *io);
 /* ---- tunnel_commands.c ---- */
 /* Carries out what its tunnel commands. */
 void tunnel_io_obey(struct tunnel_io *io);
+typedef void tunnel_dial_done(void *owner, enum dial_outcome outcome);
+/* A dial to `to` beside the connection that serves, with the client's upgrade. NULL: that address is not allowed, or memory is
+ * short. */
+struct dial *tunnel_dial_beside(struct tunnel_io *io, const struct target *to, tunnel_dial_done *done,
+                                void *owner);
 /* A connection to where it will dial, made ahead: a descriptor, or -1: it is not allowed, or there is none. */
 int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to);
 

@@ -227,7 +227,7 @@ static void on_look(void *owner)
 
     for (unsigned i = 0; io && i < LOOKED_AT; i++, io = next) {
         next = io->next;
-        if (!io->stirred && !io->dial && io->tunnel.state == TUNNEL_serving)
+        if (!io->stirred && !io->dial && !io->recheck && io->tunnel.state == TUNNEL_serving)
             lay_down(io);
         else
             io->stirred = false;

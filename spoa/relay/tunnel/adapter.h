@@ -53,6 +53,8 @@ struct adapter_start {
     struct slice target; /* path and query towards the worker; borrowed for the call */
     uint32_t id[4];      /* unpredictable */
     size_t buffer;       /* bytes held for one leg */
+    bool
+        rechecks; /* the relay opens a second connection to the worker that serves if the adapter asks for it */
 };
 
 enum adapter_answer {
@@ -127,6 +129,17 @@ struct adapter {
     uint64_t (*due)(const void *state);
     /* What was waited for has not come; nothing is passed but what is inserted. */
     enum adapter_verdict (*tick)(void *state, uint64_t now, struct adapter_edit *edit);
+    /* ---- a second connection to the worker that serves, to see what it has of its session by now ---- */
+    /* When `recheck` is to be called; UINT64_MAX: not at all. */
+    uint64_t (*recheck_at)(const void *state);
+    /* Decides what is due; as `tick`. *begin: a second connection is to be opened, and what it receives given to recheck_piece. */
+    enum adapter_verdict (*recheck)(void *state, uint64_t now, struct adapter_edit *edit, bool *begin);
+    /* Returns false if the second connection has served its purpose, or memory is short: it is closed then. */
+    bool (*recheck_piece)(void *state, const struct adapter_piece *piece);
+    /* The second connection has failed, or was closed. */
+    void (*recheck_ended)(void *state, uint64_t now);
+    /* Returns true while the output of the worker that serves is held until a second connection confirms it. */
+    bool (*unsettled)(const void *state);
     /* Whether the worker has said all of its session that there was, and that was nothing; lacks: although the client
      * has had some. */
     bool (*empty)(const void *state, bool *lacks);

@@ -23,12 +23,11 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/reader.h"
 #include "spoa/relay/tunnel/delivered.h"
+#include "spoa/relay/tunnel/settle.h"
 
 #define RING_LEN   (1 << 20)
-#define CHUNK_MAX  4096      /* bytes of output in a message, at most */
-#define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
+#define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_HEAD in front of each record */
 #define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
 
 #define LATE_PAUSE (250 * MILLISECOND) /* of a late replay, after which its end may have come */
@@ -40,7 +39,6 @@
 #define TAG_ERRORS 2
 #define TAG_EXIT   3
 #define TAG_LIVE   4 /* the replay has ended */
-#define RECORD_LEN 5 /* in front of what was collected, at most CHUNK_MAX bytes: tag, 32 bits of length */
 
 struct output_stream {
     struct delivered delivered;
@@ -69,15 +67,23 @@ struct scrollback {
     uint64_t said;             /* bytes of output, by the worker that serves */
     uint64_t late_at, said_at; /* when its late replay began, when it said the last output */
     uint64_t doubt_at;         /* when it said some behind a gap; 0: not yet */
-    struct buffer replay;
-    size_t record; /* where the last record begins */
-    uint8_t tag;   /* of the message that is coming in; 0: none yet */
-    bool begun;    /* some of it was passed on */
+    struct records replay;
+    struct settle *settle; /* its live output is held until a second snapshot confirms it; NULL: it is not */
+    bool rebased;    /* the client lacks some of the session, which was declared: not all of it is compared */
+    bool after_exit; /* the connection before this one had said an exit that was held */
+    bool rechecks;   /* the relay opens a second connection if the adapter asks for it */
+    uint8_t tag;     /* of the message that is coming in; 0: none yet */
+    bool begun;      /* some of it was passed on */
 };
 
 static struct output_stream *stream_of(struct scrollback *s, uint8_t tag)
 {
     return tag == TAG_OUTPUT || tag == TAG_ERRORS ? &s->streams[tag - TAG_OUTPUT] : NULL;
+}
+
+static void start(void *state, const struct adapter_start *start)
+{
+    ((struct scrollback *)state)->rechecks = start->rechecks;
 }
 
 /* What the next worker's replay will hold for certain, unless its ring has dropped it. */
@@ -92,72 +98,16 @@ static void request(void *state, struct writer *query, struct writer *fields)
 }
 
 /* ---- the replay ---- */
-static bool take_record(struct slice *rest, uint8_t *tag, struct slice *bytes)
-{
-    struct reader r = reader_of(*rest);
-
-    *tag = reader_u8(&r);
-    *bytes = reader_take(&r, reader_u32(&r));
-    *rest = r.rest;
-    return !r.failed;
-}
-
-static void set_length(struct scrollback *s, size_t len)
-{
-    struct writer w = writer_of(s->replay.memory + s->replay.start + s->record + 1, 4);
-    writer_be(&w, len, 4);
-}
-
-/* Bytes that the last record still takes of that stream. */
-static size_t record_room(const struct scrollback *s, uint8_t tag)
-{
-    struct slice record = slice_from(buffer_slice(&s->replay), s->record);
-    return record.len && record.at[0] == tag ? CHUNK_MAX + RECORD_LEN - record.len : 0;
-}
-
-static bool begin_record(struct scrollback *s, uint8_t tag)
-{
-    uint8_t head[RECORD_LEN] = {tag};
-
-    s->record = buffer_len(&s->replay);
-    return buffer_put(&s->replay, slice_of(head, sizeof head));
-}
-
 static bool has_room_for(const struct scrollback *s, struct slice bytes)
 {
-    size_t heads = (bytes.len / CHUNK_MAX + 1) * RECORD_LEN;
-    return bytes.len <= REPLAY_MAX && buffer_len(&s->replay) + heads + bytes.len <= REPLAY_MAX;
+    return records_has_room(&s->replay, bytes, s->settle ? SETTLE_MOST : REPLAY_MAX);
 }
 
-/* False: out of memory. However long a piece is, no record is longer than CHUNK_MAX. */
+/* False: out of memory. However long a piece is, no record is longer than RECORD_MAX. */
 static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
 {
     stream_of(s, tag)->collected += bytes.len;
-    while (bytes.len) {
-        size_t room = record_room(s, tag);
-        struct slice part = slice_sub(bytes, 0, room ? room : CHUNK_MAX);
-        if ((!room && !begin_record(s, tag)) || !buffer_put(&s->replay, part))
-            return false;
-        set_length(s, buffer_len(&s->replay) - s->record - RECORD_LEN);
-        bytes = slice_from(bytes, part.len);
-    }
-    return true;
-}
-
-/* The replay of one stream in one piece; absent when out of memory. The caller frees it. */
-static struct slice joined_bytes(const struct scrollback *s, uint8_t wanted)
-{
-    struct slice rest = buffer_slice(&s->replay), bytes;
-    uint8_t *memory = malloc(rest.len + 1), tag;
-    size_t len = 0;
-
-    while (memory && take_record(&rest, &tag, &bytes)) {
-        if (tag != wanted)
-            continue;
-        memcpy(memory + len, bytes.at, bytes.len);
-        len += bytes.len;
-    }
-    return slice_of(memory, len);
+    return records_put(&s->replay, tag, bytes);
 }
 
 /* False: out of memory. */
@@ -170,7 +120,7 @@ static bool place_stream(const struct scrollback *s, uint8_t tag, bool full, str
         return true;
     if (!stream->joined.tail)
         return false;
-    struct delivered_replay replay = {joined_bytes(s, tag), full, s->late};
+    struct delivered_replay replay = {records_join(&s->replay, tag, 0), full, s->late};
     if (!slice_present(replay.bytes))
         return false;
     const uint8_t *memory = replay.bytes.at;
@@ -185,11 +135,11 @@ static bool place_stream(const struct scrollback *s, uint8_t tag, bool full, str
 /* How many bytes of the stream `of` stand in front of that place of the other one. */
 static uint64_t before(const struct scrollback *s, uint8_t of, uint64_t place)
 {
-    struct slice rest = buffer_slice(&s->replay), bytes;
+    struct slice rest = buffer_slice(&s->replay.memory), bytes;
     uint64_t mine = 0, others = 0;
     uint8_t tag;
 
-    while (others < place && take_record(&rest, &tag, &bytes))
+    while (others < place && records_take(&rest, &tag, &bytes))
         *(tag == of ? &mine : &others) += bytes.len;
     return mine;
 }
@@ -223,7 +173,7 @@ static bool has_gap(struct scrollback *s, bool full, struct delivered_place plac
 /* A ring that holds so much may have dropped a chunk. */
 static bool is_full(uint64_t len)
 {
-    return len + CHUNK_MAX >= RING_LEN;
+    return len + RECORD_MAX >= RING_LEN;
 }
 
 static uint64_t collected(const struct scrollback *s)
@@ -252,16 +202,16 @@ static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice by
     return true;
 }
 
-/* Turns the records into frames, over the same memory: of at most CHUNK_MAX bytes, the head of a frame and its tag are
+/* Turns the records into frames, over the same memory: of at most RECORD_MAX bytes, the head of a frame and its tag are
  * as long as the head of a record. */
 static bool put_rest(struct scrollback *s, const struct delivered_place places[2])
 {
-    struct slice rest = buffer_slice(&s->replay), bytes;
+    struct slice rest = buffer_slice(&s->replay.memory), bytes;
     uint8_t *frames = (uint8_t *)rest.at, tag;
     uint64_t seen[2] = {0, 0};
     size_t len = 0;
 
-    while (take_record(&rest, &tag, &bytes)) {
+    while (records_take(&rest, &tag, &bytes)) {
         unsigned i = tag - TAG_OUTPUT;
         uint64_t place = places[i].at, from = seen[i];
         seen[i] += bytes.len;
@@ -272,8 +222,8 @@ static bool put_rest(struct scrollback *s, const struct delivered_place places[2
         if (!delivered_put(&s->streams[i].delivered, bytes) || !put_frame(frames, &len, tag, bytes))
             return false;
     }
-    buffer_cut(&s->replay, len);
-    buffer_consume(&s->replay, 0);
+    buffer_cut(&s->replay.memory, len);
+    buffer_consume(&s->replay.memory, 0);
     for (unsigned i = 0; i < 2; i++) {
         s->streams[i].skip = places[i].at > seen[i] ? places[i].at - seen[i] : 0;
         s->streams[i].doubt = !places[i].found;
@@ -290,16 +240,20 @@ static bool go_on(struct scrollback *s, struct delivered_place places[2], struct
     }
     if (!put_rest(s, places))
         return false;
-    edit->insert = s->replay;
+    edit->insert = s->replay.memory;
     edit->insert.limit = INSERT_MAX;
-    s->replay = buffer_with_limit(REPLAY_MAX);
-    s->record = 0;
+    s->replay = records_with_limit(REPLAY_MAX);
     s->collecting = s->late = false;
     return true;
 }
 
 static void tell(struct scrollback *s, bool gap, struct adapter_edit *edit)
 {
+    if (s->settle) {
+        s->settle->gap = s->settle->gap || gap || s->torn;
+        s->torn = s->open = false;
+        return;
+    }
     edit->outcome = gap || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
     edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
     s->torn = s->open = false;
@@ -365,7 +319,7 @@ static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
     s->compared = true;
     for (uint8_t i = 0; i < 2 && same && memory; i++) {
         struct output_stream *stream = &s->streams[i];
-        struct slice replay = joined_bytes(s, TAG_OUTPUT + i);
+        struct slice replay = records_join(&s->replay, TAG_OUTPUT + i, 0);
         memory = slice_present(replay) && (!stream->joined.len || stream->joined.tail);
         places[i] = (struct delivered_place){true, stream->joined.len};
         same = memory && delivered_begins(&stream->delivered, &stream->joined, replay);
@@ -414,15 +368,408 @@ static bool end_or_wait(struct scrollback *s, uint64_t now, struct adapter_edit 
     if (!place_both(s, full, places))
         return false;
     bool gap = has_gap(s, full, places);
-    if (!full && !s->had_nothing && !begins(places, s)) {
+    if (!s->had_nothing && (full ? gap && s->settle : !begins(places, s))) {
         s->late = true;
         s->late_at = collected(s) ? now : 0;
         return true;
     }
-    s->open = s->had_nothing && s->live && !collected(s) && !s->torn;
+    s->open = s->had_nothing && s->live && !collected(s) && !s->torn && !s->settle;
     if (!s->open)
         tell(s, gap, edit);
     return go_on(s, places, edit);
+}
+
+/* ---- a second snapshot of the same worker (spoa/relay/tunnel/settle.h) ---- */
+
+/* A message of another kind that passes meanwhile is not cut. */
+static bool is_inside_other(const struct scrollback *s)
+{
+    return s->inside && s->tag != TAG_OUTPUT && s->tag != TAG_ERRORS;
+}
+
+/* After the worker's own `04`: its live output is held from here on. */
+static void hold_live(struct scrollback *s)
+{
+    struct settle *c = s->settle;
+    bool full = is_full(collected(s));
+
+    c->placed = !s->late;
+    c->open = c->placed && s->had_nothing && s->live && !collected(s);
+    for (unsigned i = 0; i < 2; i++) {
+        c->first[i] = s->late ? s->streams[i].collected : 0;
+        c->ahead[i] = s->late ? 0 : s->streams[i].skip;
+        c->base[i] = !s->late             ? s->streams[i].delivered.end.len - c->ahead[i]
+                     : full || s->rebased ? SETTLE_NOWHERE
+                                          : s->streams[i].collected;
+        s->streams[i].collected = c->first[i];
+    }
+}
+
+/* The held output passes, from the places on, behind what is inserted already. Returns false if memory is short. */
+static bool release_live(struct scrollback *s, const uint64_t at[2], struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+
+    for (unsigned i = 0; i < 2; i++)
+        places[i] = (struct delivered_place){true, s->settle->first[i] + at[i]};
+    if (!put_rest(s, places))
+        return false;
+    edit->insert.limit = INSERT_MAX;
+    bool put = buffer_put(&edit->insert, buffer_slice(&s->replay.memory));
+    records_clear(&s->replay);
+    s->replay = records_with_limit(REPLAY_MAX);
+    s->collecting = s->late = false;
+    return put;
+}
+
+/* The exit that was held comes last. */
+static bool put_exit(struct scrollback *s, const struct settle *c, struct adapter_edit *edit)
+{
+    if (!c->exited || s->exited)
+        return true;
+    s->exited = true;
+    edit->insert.limit = INSERT_MAX;
+    return adapter_put_frame(&edit->insert, WS_BINARY, true, slice_of(c->exit, sizeof c->exit));
+}
+
+/* The outcome is known: nothing is held from here on. */
+static bool end_settling(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+
+    s->settle = NULL;
+    tell(s, c->gap, edit);
+    bool put = put_exit(s, c, edit);
+    settle_free(c);
+    return put;
+}
+
+/* No snapshot continued what was delivered. The held output is judged as a late replay, as of a worker that is asked once. */
+static bool judge_as_late(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+    bool fine = true;
+
+    s->settle = NULL;
+    s->torn = s->torn || c->gap;
+    s->late = s->collecting = true;
+    s->compared = s->tried = false;
+    s->late_at = collected(s) ? c->since : 0;
+    fine = look_late(s, 0, edit);
+    if (fine && c->exited && s->collecting)
+        fine = end_replay(s, false, edit);
+    if (fine && c->exited)
+        confirm(s, edit);
+    fine = fine && put_exit(s, c, edit);
+    settle_free(c);
+    return fine;
+}
+
+/* What is held is believed, as of a worker that is asked once. */
+static bool believe_live(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+
+    if (!c->placed)
+        return judge_as_late(s, edit);
+    s->open = c->open && !c->gap && !s->torn;
+    bool open = s->open, fine = release_live(s, c->ahead, edit);
+    if (!open)
+        return fine && end_settling(s, edit);
+    s->settle = NULL;
+    fine = fine && put_exit(s, c, edit);
+    settle_free(c);
+    return fine;
+}
+
+/* No further check. What a snapshot had was delivered; what is held may be a repetition of it. */
+static bool give_up_settling(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+
+    if (!c->judged || !c->placed)
+        return believe_live(s, edit);
+    c->gap = c->gap || c->live[0] || c->live[1];
+    return release_live(s, c->live, edit) && end_settling(s, edit);
+}
+
+/* Finds the last bytes that were delivered in the snapshot, where they have to stand once. */
+static bool place_tails(const struct scrollback *s, struct delivered_place places[2])
+{
+    bool found = true;
+
+    for (uint8_t i = 0; i < 2 && found; i++) {
+        struct slice bytes = records_join(&s->replay, TAG_OUTPUT + i, 0);
+        places[i] = delivered_find_tail(&s->streams[i].joined, bytes);
+        found = places[i].found || !s->streams[i].joined.len;
+        free((void *)bytes.at);
+    }
+    return found;
+}
+
+/* The client lacks something of what the snapshot has in front of the places, which is declared once: from here on only what it
+ * gets behind them is compared, and a little in front of them. Returns false if memory is short. */
+static bool rebase(struct scrollback *s, const struct delivered_place places[2])
+{
+    bool memory = true;
+
+    for (uint8_t i = 0; i < 2 && memory; i++) {
+        struct output_stream *stream = &s->streams[i];
+        struct slice bytes = records_join(&s->replay, TAG_OUTPUT + i, 0);
+        delivered_free(&stream->delivered);
+        delivered_forget(&stream->joined);
+        bytes = slice_sub(bytes, 0, (size_t)places[i].at);
+        size_t from = bytes.len > DELIVERED_TAIL ? bytes.len - DELIVERED_TAIL : 0;
+        memory = slice_present(bytes) && delivered_put(&stream->delivered, slice_from(bytes, from));
+        delivered_note(&stream->delivered, &stream->joined);
+        free((void *)bytes.at);
+    }
+    s->settle->base[0] = s->settle->base[1] = SETTLE_NOWHERE;
+    s->settle->gap = s->rebased = true;
+    return memory;
+}
+
+/* Returns true if all that the client got since the gap stands in front of the places. */
+static bool agrees_since(const struct scrollback *s, const struct delivered_place places[2])
+{
+    bool same = s->rebased;
+
+    for (uint8_t i = 0; i < 2 && same; i++) {
+        const struct output_stream *stream = &s->streams[i];
+        struct slice bytes = records_join(&s->replay, TAG_OUTPUT + i, 0);
+        same = slice_present(bytes) &&
+               (!stream->joined.len ||
+                delivered_agrees(&stream->delivered, &stream->joined, bytes, (size_t)places[i].at));
+        free((void *)bytes.at);
+    }
+    return same;
+}
+
+/* Finds where the snapshot in s->replay goes on. Where the client lacks output that the worker has, or the ring dropped what the
+ * client does not have yet, there is a gap. Returns false if the ring may still be filling. */
+static bool continues(struct scrollback *s, bool full, struct delivered_place places[2], bool *memory)
+{
+    struct delivered_place tails[2] = {{false, 0}, {false, 0}};
+    bool gap = has_gap(s, full, places);
+
+    if (had_nothing(s)) {
+        s->settle->gap = s->settle->gap || gap;
+        return true;
+    }
+    if (full ? !gap : begins(places, s))
+        return true;
+    bool tailed = place_tails(s, tails);
+    if (!tailed && !full)
+        return false;
+    for (unsigned i = 0; i < 2 && tailed; i++)
+        places[i] = tails[i];
+    if (!tailed || !agrees_since(s, places))
+        *memory = rebase(s, places);
+    return true;
+}
+
+/* Returns true if the live output of each stream continues the snapshot in s->replay. */
+static bool align(struct scrollback *s, const struct records *live, const struct delivered_place places[2],
+                  uint64_t at[2])
+{
+    struct settle *c = s->settle;
+    bool aligned = true;
+
+    for (uint8_t i = 0; i < 2 && aligned; i++) {
+        uint64_t size = s->streams[i].collected, growth = size > places[i].at ? size - places[i].at : 0;
+        uint64_t end = s->streams[i].delivered.end.len + growth;
+        struct settle_view view = {.snapshot = records_join(&s->replay, TAG_OUTPUT + i, 0),
+                                   .live = records_join(live, TAG_OUTPUT + i, c->first[i]),
+                                   .before = c->before[i],
+                                   .expected = end >= c->base[i] ? end - c->base[i] : UINT64_MAX,
+                                   .growth = growth};
+        aligned = slice_present(view.snapshot) && slice_present(view.live) && settle_align(&view, &at[i]);
+        free((void *)view.snapshot.at);
+        free((void *)view.live.at);
+    }
+    return aligned;
+}
+
+/* The snapshot is the replay, and the held output is in *live: what the streams collected is counted in *held. */
+static bool swap_in(struct scrollback *s, struct records *live, uint64_t held[2])
+{
+    struct settle *c = s->settle;
+    bool memory = true;
+
+    *live = s->replay;
+    s->replay = c->snapshot;
+    c->snapshot = records_with_limit(SETTLE_MOST);
+    s->late = false;
+    for (unsigned i = 0; i < 2; i++) {
+        struct output_stream *stream = &s->streams[i];
+        held[i] = stream->collected;
+        stream->collected = c->sizes[i];
+        delivered_forget(&stream->joined);
+        delivered_note(&stream->delivered, &stream->joined);
+        memory = memory && (stream->joined.tail || !stream->joined.len);
+    }
+    return memory;
+}
+
+static void swap_out(struct scrollback *s, struct records *live, const uint64_t held[2])
+{
+    records_clear(&s->replay);
+    s->replay = *live;
+    for (unsigned i = 0; i < 2; i++)
+        s->streams[i].collected = held[i];
+}
+
+/* Returns true if a snapshot did not grow since the last one, while the worker said nothing: it is all there is. */
+static bool stands_still(const struct settle *c, uint64_t size)
+{
+    return c->checks > 1 && size == c->last && settle_was_quiet(c);
+}
+
+/* Returns true if a snapshot holds less than that worker has sent to the connection that serves: it never replays in front of
+ * its `04`, so that a snapshot says nothing. */
+static bool says_nothing(const struct settle *c)
+{
+    uint64_t size = c->sizes[0] + c->sizes[1];
+    return size < c->first[0] + c->first[1] + c->before[0] + c->before[1] && !is_full(size);
+}
+
+/* The snapshot does not continue what was delivered. */
+static bool judge_short(struct scrollback *s, struct records *live, const uint64_t held[2], uint64_t now,
+                        struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+    uint64_t size = collected(s);
+    bool still = stands_still(c, size) || settle_is_over(c, now);
+
+    if (still && !c->placed && size > held[0] + held[1]) {
+        records_clear(live);
+        return end_replay(s, false, edit) && end_settling(s, edit);
+    }
+    swap_out(s, live, held);
+    if (still)
+        return give_up_settling(s, edit);
+    s->late = !c->placed;
+    c->last = size;
+    settle_pause(c, now);
+    return true;
+}
+
+/* The snapshot of a check is complete. Returns false if memory is short. */
+static bool judge_snapshot(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
+{
+    struct settle *c = s->settle;
+    struct delivered_place places[2];
+    struct records live;
+    uint64_t held[2], at[2];
+    bool full = is_full(c->sizes[0] + c->sizes[1]);
+
+    if (says_nothing(c))
+        return believe_live(s, edit);
+    c->judged = true;
+    bool memory = swap_in(s, &live, held);
+    memory = memory && place_both(s, full, places);
+    if (memory && !continues(s, full, places, &memory))
+        return judge_short(s, &live, held, now, edit);
+    bool aligned = memory && align(s, &live, places, at);
+    s->said += collected(s);
+    memory = memory && go_on(s, places, edit);
+    swap_out(s, &live, held);
+    if (!memory)
+        return false;
+    c->placed = true;
+    s->late = false;
+    if (aligned || c->exited_first)
+        return release_live(s, aligned ? at : c->live, edit) && end_settling(s, edit);
+    settle_pause(c, now);
+    return true;
+}
+
+static uint64_t recheck_at(const void *state)
+{
+    const struct scrollback *s = state;
+    return s->settle && !is_inside_other(s) ? settle_due(s->settle, s->said_at) : UINT64_MAX;
+}
+
+static enum adapter_verdict recheck(void *state, uint64_t now, struct adapter_edit *edit, bool *begin)
+{
+    struct scrollback *s = state;
+    bool fine = true;
+
+    *begin = false;
+    if (now < recheck_at(s))
+        return ADAPTER_DROP;
+    if (s->settle->running)
+        fine = judge_snapshot(s, now, edit);
+    else if (settle_is_over(s->settle, now))
+        fine = give_up_settling(s, edit);
+    else
+        *begin = true;
+    if (*begin)
+        settle_begin(s->settle);
+    return fine ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+}
+
+static bool recheck_piece(void *state, const struct adapter_piece *piece)
+{
+    struct scrollback *s = state;
+    struct settle *c = s->settle;
+    struct slice bytes = piece->bytes;
+
+    if (!c || !c->running || c->marked)
+        return false;
+    if (piece->first)
+        c->tag = 0;
+    if (!c->tag && bytes.len) {
+        c->tag = bytes.at[0];
+        bytes = slice_from(bytes, 1);
+    }
+    if (c->tag == TAG_LIVE && piece->last) {
+        c->marked = true;
+        c->due = piece->now + (c->exited_first ? 0 : SETTLE_CATCH_UP);
+    }
+    if (!stream_of(s, c->tag))
+        return !c->marked;
+    c->sizes[c->tag - TAG_OUTPUT] += bytes.len;
+    return records_has_room(&c->snapshot, bytes, SETTLE_MOST) && records_put(&c->snapshot, c->tag, bytes);
+}
+
+static void recheck_ended(void *state, uint64_t now)
+{
+    struct scrollback *s = state;
+
+    if (s->settle && s->settle->running && !s->settle->marked)
+        settle_failed(s->settle, now);
+}
+
+static bool unsettled(const void *state)
+{
+    return ((const struct scrollback *)state)->settle != NULL;
+}
+
+/* Output of the connection that serves is held. *held: it was; else there was no room, and nothing is held any more. Returns
+ * false if memory is short. */
+static bool hold(struct scrollback *s, struct slice bytes, bool *held, struct adapter_edit *edit)
+{
+    *held = has_room_for(s, bytes);
+    if (!*held)
+        return give_up_settling(s, edit);
+    s->settle->live[s->tag - TAG_OUTPUT] += bytes.len;
+    return collect(s, s->tag, bytes);
+}
+
+/* The exit is held, too. Where an earlier connection had said it, and this one says nothing between its `04` and the exit, its own
+ * snapshot had all. Returns false if it is to pass. */
+static bool hold_exit(struct scrollback *s, const struct adapter_piece *piece)
+{
+    struct settle *c = s->settle;
+
+    if (!piece->first || !piece->last || piece->bytes.len != sizeof c->exit)
+        return false;
+    memcpy(c->exit, piece->bytes.at, sizeof c->exit);
+    c->exited = true;
+    if (!c->running)
+        c->due = 0;
+    return !(c->after_exit && c->placed && !c->live[0] && !c->live[1]);
 }
 
 /* Nothing waits for more. */
@@ -438,8 +785,7 @@ static uint64_t due(const void *state)
 {
     const struct scrollback *s = state;
 
-    /* a message of another kind that passes meanwhile is not cut */
-    if (s->inside && s->tag != TAG_OUTPUT && s->tag != TAG_ERRORS)
+    if (is_inside_other(s) || s->settle)
         return UINT64_MAX;
     if (s->open)
         return s->said_at + CONFIRM;
@@ -454,6 +800,8 @@ static enum adapter_verdict tick(void *state, uint64_t now, struct adapter_edit 
     struct scrollback *s = state;
     bool fine = true;
 
+    if (now == ADAPTER_NO_MORE && s->settle && !give_up_settling(s, edit))
+        return ADAPTER_NO_MEMORY;
     if (now == ADAPTER_NO_MORE ||
         (now >= due(s) && (s->open || now >= s->said_at + LATE_QUIET || now >= s->late_at + LATE_MOST)))
         fine = finish(s, edit);
@@ -477,15 +825,25 @@ static bool may_end(const void *state)
     return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
 }
 
+/* The worker was lost before it was settled: the next one replays what was held. A gap that was not declared yet is declared
+ * with the next outcome. */
+static void drop_held(struct scrollback *s)
+{
+    s->after_exit = s->settle && s->settle->exited;
+    s->torn = s->torn || (s->settle && s->settle->gap);
+    settle_free(s->settle);
+    s->settle = NULL;
+}
+
 static void joined(void *state, struct send_queue *kept, struct adapter_edit *edit)
 {
     struct scrollback *s = state;
 
     (void)kept;
     confirm(s, edit);
-    buffer_free(&s->replay);
-    s->replay = buffer_with_limit(REPLAY_MAX);
-    s->record = 0;
+    drop_held(s);
+    records_clear(&s->replay);
+    s->replay = records_with_limit(REPLAY_MAX);
     s->torn = s->torn || (s->inside && s->tag && !may_end(s));
     s->inside = false;
     s->tag = 0;
@@ -502,13 +860,25 @@ static void joined(void *state, struct send_queue *kept, struct adapter_edit *ed
     s->resumed = true;
 }
 
+/* The worker's own `04`. Returns false if memory is short. */
+static bool end_snapshot(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
+{
+    if (s->rechecks && !(s->settle = settle_new(now, s->after_exit)))
+        return false;
+    if (!end_or_wait(s, now, edit))
+        return false;
+    if (s->settle)
+        hold_live(s);
+    return true;
+}
+
 static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_piece *piece,
                                     struct adapter_edit *edit)
 {
     if (!piece->last)
         return ADAPTER_DROP;
     s->marked = true;
-    if (s->collecting && !end_or_wait(s, piece->now, edit))
+    if (s->collecting && !s->settle && !end_snapshot(s, piece->now, edit))
         return ADAPTER_NO_MEMORY;
     if (s->live)
         return ADAPTER_DROP;
@@ -567,10 +937,15 @@ static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
                                       const struct adapter_piece *piece, struct adapter_edit *edit)
 {
     struct output_stream *stream = stream_of(s, s->tag);
-    bool has_room = s->collecting && has_room_for(s, bytes);
+    bool held = false;
 
     s->said += bytes.len;
     s->said_at = piece->now;
+    if (s->settle && !hold(s, bytes, &held, edit))
+        return ADAPTER_NO_MEMORY;
+    if (held)
+        return ADAPTER_DROP;
+    bool has_room = s->collecting && has_room_for(s, bytes);
     if (has_room && !collect(s, s->tag, bytes))
         return ADAPTER_NO_MEMORY;
     if (has_room && s->late) {
@@ -590,8 +965,11 @@ static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
 static enum adapter_verdict on_exit_code(struct scrollback *s, const struct adapter_piece *piece,
                                          struct adapter_edit *edit)
 {
+    if (s->settle && hold_exit(s, piece))
+        return ADAPTER_DROP;
+    if (s->settle && !give_up_settling(s, edit))
+        return ADAPTER_NO_MEMORY;
     bool again = s->exited && piece->first && piece->last;
-
     s->exited = true;
     if (!finish(s, edit))
         return ADAPTER_NO_MEMORY;
@@ -630,7 +1008,8 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
 static size_t held(const void *state)
 {
     const struct scrollback *s = state;
-    size_t sum = s->replay.size;
+    size_t sum =
+        s->replay.memory.size + (s->settle ? sizeof *s->settle + s->settle->snapshot.memory.size : 0);
 
     for (unsigned i = 0; i < 2; i++)
         sum += delivered_held(&s->streams[i].delivered) + (s->streams[i].asked.tail ? DELIVERED_TAIL : 0) +
@@ -640,7 +1019,7 @@ static size_t held(const void *state)
 
 static bool collects(const void *state)
 {
-    return ((const struct scrollback *)state)->collecting;
+    return ((const struct scrollback *)state)->collecting || unsettled(state);
 }
 
 static void image_stream(struct image *image, struct output_stream *s)
@@ -655,20 +1034,18 @@ static void image_stream(struct image *image, struct output_stream *s)
     image_check(image, s->skip <= s->delivered.end.len);
 }
 
-/* Records of both streams, none longer than one may be, and the last one is where it is said to be. */
-static bool is_replay(const struct scrollback *s)
+static void image_settle(struct image *image, struct scrollback *s)
 {
-    struct slice rest = buffer_slice(&s->replay), bytes;
-    size_t last = 0;
-    uint8_t tag;
+    bool settles = s->settle;
 
-    while (rest.len) {
-        last = buffer_len(&s->replay) - rest.len;
-        if (!take_record(&rest, &tag, &bytes) || (tag != TAG_OUTPUT && tag != TAG_ERRORS) ||
-            bytes.len > CHUNK_MAX)
-            return false;
-    }
-    return s->record == last;
+    IMAGE_BOOL(image, s->rechecks);
+    IMAGE_BOOL(image, s->after_exit);
+    IMAGE_BOOL(image, s->rebased);
+    IMAGE_BOOL(image, settles);
+    if (settles && !image->to && !image->failed)
+        image_check(image, (s->settle = settle_new(0, false)) != NULL);
+    if (s->settle)
+        settle_image(image, s->settle);
 }
 
 static void image_state(struct image *image, void *state)
@@ -694,10 +1071,9 @@ static void image_state(struct image *image, void *state)
     IMAGE_U64(image, s->said_at);
     IMAGE_U64(image, s->doubt_at);
     if (!image->to)
-        s->replay = buffer_with_limit(REPLAY_MAX);
-    image_buffer(image, &s->replay);
-    IMAGE(image, s->record, buffer_len(&s->replay));
-    image_check(image, image->failed || is_replay(s));
+        s->replay = records_with_limit(REPLAY_MAX);
+    records_image(image, &s->replay, TAG_ERRORS);
+    image_settle(image, s);
     IMAGE(image, s->tag, UINT8_MAX);
     IMAGE_BOOL(image, s->begun);
 }
@@ -706,7 +1082,8 @@ static void end(void *state)
 {
     struct scrollback *s = state;
 
-    buffer_free(&s->replay);
+    records_clear(&s->replay);
+    settle_free(s->settle);
     for (unsigned i = 0; i < 2; i++) {
         delivered_free(&s->streams[i].delivered);
         delivered_forget(&s->streams[i].asked);
@@ -721,11 +1098,17 @@ const struct adapter adapter_scrollback = {
     .insert_max = INSERT_MAX,
     .state_len = sizeof(struct scrollback),
     .image = image_state,
+    .start = start,
     .request = request,
     .joined = joined,
     .from_worker = from_worker,
     .due = due,
     .tick = tick,
+    .recheck_at = recheck_at,
+    .recheck = recheck,
+    .recheck_piece = recheck_piece,
+    .recheck_ended = recheck_ended,
+    .unsettled = unsettled,
     .empty = empty,
     .may_end = may_end,
     .collects = collects,

@@ -34,7 +34,9 @@ extern const char *const loss_names[]; /* NULL behind the last */
 enum command_kind {
     COMMAND_DIAL,    /* the target tunnel_target(); tunnel_dialled tells how it went */
     COMMAND_HANG_UP, /* gives up that dial, or closes what it has opened */
-    COMMAND_ADOPT,   /* what was dialled takes the place of the worker, which was parted or dropped before */
+    COMMAND_RECHECK, /* dials the worker that serves once more, beside it: tunnel_recheck_bytes gets what it sends */
+    COMMAND_RECHECK_END, /* closes that second connection, or gives up its dial */
+    COMMAND_ADOPT, /* what was dialled takes the place of the worker, which was parted or dropped before */
     COMMAND_PART, /* `side` is left: `rest`, now the owner's, is still sent, then its socket is closed in good order. If
                           * the worker does not close it too, `bytes` of input may not have been read */
     COMMAND_DROP,   /* the socket of `side` is closed at once */

@@ -473,9 +473,8 @@ static struct delivered_place find_in_part(const struct delivered *d, const stru
     return (struct delivered_place){false, behind_last(bytes, slice_from(tail, tail.len - PIECE))};
 }
 
-/* Whether what stands in front of that place is what was delivered by then, as far as both are known. */
-static bool agrees(const struct delivered *d, const struct delivered_end *then, struct slice replay,
-                   size_t place)
+bool delivered_agrees(const struct delivered *d, const struct delivered_end *then, struct slice replay,
+                      size_t place)
 {
     uint64_t oldest, end = marked(d, then, &oldest);
 
@@ -503,7 +502,7 @@ static struct delivered_place judge(const struct delivered *d, const struct deli
                                     const struct delivered_replay *replay, struct slice tail, size_t place)
 {
     uint64_t oldest, end = marked(d, then, &oldest);
-    bool same = agrees(d, then, replay->bytes, place);
+    bool same = delivered_agrees(d, then, replay->bytes, place);
 
     if (!replay->holed)
         return (struct delivered_place){same, same ? place : overlap(replay->bytes, tail)};
@@ -529,6 +528,17 @@ struct delivered_place delivered_find(const struct delivered *d, const struct de
     if (!find(bytes, at + 1, tail))
         return judge(d, then, replay, tail, at + tail.len);
     return (struct delivered_place){false, behind_last(bytes, tail)};
+}
+
+struct delivered_place delivered_find_tail(const struct delivered_end *then, struct slice bytes)
+{
+    uint8_t memory[DELIVERED_TAIL];
+    struct slice tail = tail_of(then, memory);
+    const uint8_t *first = tail.len == DELIVERED_TAIL ? find(bytes, 0, tail) : NULL;
+
+    if (!first || find(bytes, (size_t)(first - bytes.at) + 1, tail))
+        return (struct delivered_place){false, 0};
+    return (struct delivered_place){true, (uint64_t)(first - bytes.at) + tail.len};
 }
 
 /* ---- what may be delivered again ---- */

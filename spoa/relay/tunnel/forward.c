@@ -151,22 +151,42 @@ void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t g
     commands_put(f->place.host->commands, &(struct command){.kind = COMMAND_DECLARED, .bytes = gap});
 }
 
+/* What an adapter decided without output of the worker's. */
+static bool pass_decision(struct forward *f, enum adapter_verdict verdict, struct adapter_edit *edit,
+                          uint64_t now)
+{
+    struct leg_batch batch = {.count = 1, .message = f->legs[CLIENT].message_out};
+    bool fine = verdict <= ADAPTER_DROP;
+
+    if (fine)
+        forward_declare(f, edit->outcome, edit->gap);
+    batch.runs[0] = buffer_slice(&edit->insert);
+    if (fine && batch.runs[0].len)
+        fine = forward_flush(f, CLIENT, &batch, now);
+    buffer_free(&edit->insert);
+    return fine;
+}
+
+bool forward_is_unsettled(const struct forward *f)
+{
+    return f->adapter->unsettled && f->adapter->unsettled(f->adapter_state);
+}
+
+bool forward_recheck(struct forward *f, uint64_t now, bool *begin)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(f->adapter->insert_max)};
+
+    return pass_decision(f, f->adapter->recheck(f->adapter_state, now, &edit, begin), &edit, now);
+}
+
 bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now)
 {
     struct adapter_edit edit = {.insert = buffer_with_limit(f->adapter->insert_max)};
-    struct leg_batch batch = {.count = 1, .message = f->legs[CLIENT].message_out};
 
     /* behind the beginning of a message that was cut nothing can follow */
     if (!f->adapter->tick || (time == ADAPTER_NO_MORE && f->legs[CLIENT].message_out))
         return true;
-    bool fine = f->adapter->tick(f->adapter_state, time, &edit) <= ADAPTER_DROP;
-    if (fine)
-        forward_declare(f, edit.outcome, edit.gap);
-    batch.runs[0] = buffer_slice(&edit.insert);
-    if (fine && batch.runs[0].len)
-        fine = forward_flush(f, CLIENT, &batch, now);
-    buffer_free(&edit.insert);
-    return fine;
+    return pass_decision(f, f->adapter->tick(f->adapter_state, time, &edit), &edit, now);
 }
 
 bool forward_withholds(const struct forward *f)

@@ -124,6 +124,11 @@ bool forward_mend_message(struct forward *f, uint64_t now);
 void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t gap);
 /* Tells the adapter the time, or ADAPTER_NO_MORE. */
 bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now);
+/* Lets the adapter decide what its second connection has shown. *begin: one is to be opened now. Returns false if memory is
+ * short. */
+bool forward_recheck(struct forward *f, uint64_t now, bool *begin);
+/* Returns true while the adapter holds output that a second connection is to confirm. */
+bool forward_is_unsettled(const struct forward *f);
 /* A Pong by which the adapter acknowledges, if one is due and the client is not too slow. */
 bool forward_acknowledge(struct forward *f, uint64_t now);
 /* However slow the client is: the session has ended, there is nothing more to hold back. */

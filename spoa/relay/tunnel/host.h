@@ -37,6 +37,7 @@ struct tunnel_settings {
     struct tunnel_limits limits; /* where the handover has none */
     uint64_t keepalive, dead_after, stall, grace_period, close_timeout, connect_budget, migration_budget;
     size_t buffer; /* bytes held for one leg */
+    bool rechecks; /* the owner carries out COMMAND_RECHECK */
     struct redial_settings redial;
 };
 

@@ -11,7 +11,7 @@
 #include "spoa/base/image.h"
 #include "spoa/base/time.h"
 
-enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
+enum { REDIAL_LOSSES_MAX = 64, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 
 struct redial_settings {
     /* in front of the second attempt, the third ...; the last repeats */

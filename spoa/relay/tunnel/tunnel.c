@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
 #define READ_MOMENT (50 * MILLISECOND) /* for a worker that is read again, until its silence counts */
@@ -78,7 +80,9 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 
 static void start_adapter(struct tunnel *t, const struct tunnel_opening *o)
 {
-    struct adapter_start start = {.target = o->target, .buffer = o->place.settings->buffer};
+    struct adapter_start start = {.target = o->target,
+                                  .buffer = o->place.settings->buffer,
+                                  .rechecks = o->place.settings->rechecks && !o->handover->one_leg};
 
     t->forward.adapter_state = o->state;
     for (size_t i = 0; t->forward.adapter->numbers && i < 4; i++)
@@ -144,6 +148,8 @@ void tunnel_free(struct tunnel *t)
     leg_free(&t->forward.legs[CLIENT]);
     leg_free(&t->forward.legs[WORKER]);
     connector_free(&t->connector);
+    free(t->recheck);
+    t->recheck = NULL;
     buffer_free(&t->pending_close);
 }
 
@@ -445,6 +451,9 @@ static uint64_t lacking_due(const struct tunnel *t)
 
 static void check_adapter(struct tunnel *t, uint64_t now)
 {
+    tunnel_check_recheck(t, now);
+    if (!tunnel_is_open(t))
+        return;
     if (now >= adapter_due(t))
         tunnel_need(t, forward_tell_adapter(&t->forward, now, now), now);
     if (now >= lacking_due(t))
@@ -491,6 +500,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t)
         return due;
     due = least(due, tunnel_limits_due(t));
     due = least(due, least(adapter_due(t), lacking_due(t)));
+    due = least(due, tunnel_recheck_due(t));
     due = least(due, leg_due(&t->forward.legs[CLIENT], &client));
     return t->forward.there[WORKER] ? least(due, leg_due(&t->forward.legs[WORKER], &worker)) : due;
 }

@@ -32,6 +32,10 @@ struct tunnel {
     bool strayed;   /* it went a way that state.h does not know: a defect, which tests look for */
     bool was_empty; /* the worker before said nothing of its session, and it is the same worker */
     enum loss loss;
+    struct recheck *recheck; /* the second connection to the worker that serves; NULL: there is none */
+    bool
+        exit_held; /* that worker ended after the session's exit, before its output was confirmed: it is dialled again */
+    unsigned exits_held; /* in a row */
     unsigned redials;
     uint64_t opened, expires, worker_since, lost_at, longest_gap;
     uint64_t progress_before; /* when the worker that serves, or served last, was found */
@@ -97,6 +101,11 @@ enum dial_outcome tunnel_probed(struct tunnel *t, unsigned status, struct slice 
 /* head: of the 101. */
 void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status,
                     const struct http_head *head, uint64_t now);
+/* COMMAND_RECHECK has received these bytes, or has ended. */
+void tunnel_recheck_bytes(struct tunnel *t, struct slice bytes, uint64_t now);
+void tunnel_recheck_over(struct tunnel *t, uint64_t now);
+/* The worker that serves: the target of COMMAND_RECHECK. */
+const struct target *tunnel_recheck_target(const struct tunnel *t);
 /* The agent answers a question or, watch, tells of a change. */
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now);
 /* Whether a watch's answer would make it leave a worker that serves for another one, which can wait. */

@@ -229,13 +229,24 @@ static bool hear_client(struct tunnel *t, const struct close_reason_info *info, 
     return false;
 }
 
+/* A client that is sent a Close gets what is held of its session's output first. Returns false if memory is short. */
+static bool release_held(struct tunnel *t, uint64_t now)
+{
+    const struct leg *client = &t->forward.legs[CLIENT];
+
+    tunnel_end_recheck(t, now);
+    return !t->forward.there[CLIENT] || client->close_in || !forward_is_unsettled(&t->forward) ||
+           forward_tell_adapter(&t->forward, ADAPTER_NO_MORE, now);
+}
+
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
 {
-    const struct close_reason_info *info = close_reason_info(reason);
-    struct slice said = slice_text(info->text);
-
     if (t->state >= TUNNEL_closing)
         return;
+    if (!release_held(t, now))
+        reason = CLOSE_no_memory;
+    const struct close_reason_info *info = close_reason_info(reason);
+    struct slice said = slice_text(info->text);
     connector_abandon(&t->connector, now);
     t->reason = reason;
     tunnel_enter(t, EVENT_close);
@@ -355,12 +366,21 @@ void tunnel_refuse(struct tunnel *t, enum refusal refusal)
     tunnel_enter(t, EVENT_refused);
 }
 
+/* The session has ended, and nobody can be asked whether that was all of its output. */
+static void end_with_exit(struct tunnel *t, uint64_t now)
+{
+    const char *text = close_reason_info(CLOSE_exec_completed)->text;
+    tunnel_close(t, CLOSE_exec_completed, 1000, slice_text(text), now);
+}
+
 void tunnel_heed(struct tunnel *t, struct connector_result result, uint64_t now)
 {
     if (result.how != CONNECTOR_HOPELESS)
         return;
     if (t->state == TUNNEL_opening)
         tunnel_refuse(t, result.refusal);
+    else if (t->exit_held)
+        end_with_exit(t, now);
     else
         tunnel_fail(t, result.reason, now);
 }

@@ -51,6 +51,8 @@ static void tunnel_image(struct image *image, struct tunnel *t)
     IMAGE(image, t->gaps_before, UINT32_MAX);
     IMAGE_U64(image, t->progress_before);
     IMAGE_BOOL(image, t->was_empty);
+    IMAGE_BOOL(image, t->exit_held);
+    IMAGE(image, t->exits_held, UINT32_MAX);
     IMAGE(image, t->reason, CLOSE_REASON_COUNT - 1);
     IMAGE_U64(image, t->close_at);
     IMAGE(image, t->pending_code, UINT16_MAX);
@@ -84,6 +86,8 @@ bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct 
     tunnel_tell_parts(t);
     if (t->state < TUNNEL_closing)
         connector_take_over(&t->connector, now);
+    if (t->forward.adapter->recheck_ended)
+        t->forward.adapter->recheck_ended(t->forward.adapter_state, now);
     forward_decide(&t->forward, now);
     return true;
 }

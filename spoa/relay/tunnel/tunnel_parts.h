@@ -53,6 +53,22 @@ void tunnel_drop_worker(struct tunnel *t);
  * goes, too. */
 void tunnel_lose_input(struct tunnel *t, bool all);
 
+/* ---- tunnel_recheck.c: the second connection to the worker that serves ---- */
+struct recheck {
+    struct ws_decoder in;
+    uint64_t until;
+    enum ws_opcode message;
+    uint8_t control[WS_CONTROL_MAX];
+};
+
+/* Closes it, if there is one. */
+void tunnel_end_recheck(struct tunnel *t, uint64_t now);
+/* Opens one if the adapter asks for it, closes one that takes too long, and passes on what it has confirmed. */
+void tunnel_check_recheck(struct tunnel *t, uint64_t now);
+uint64_t tunnel_recheck_due(const struct tunnel *t);
+/* The worker has ended after its session's exit. Returns true if its output is not confirmed yet: it is to be dialled again. */
+bool tunnel_holds_exit(struct tunnel *t);
+
 /* ---- tunnel_worker.c ---- */
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
 void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now);

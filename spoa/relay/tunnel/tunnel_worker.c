@@ -20,6 +20,8 @@ static void answer_ping(struct tunnel *t, uint64_t now)
 static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
 {
     struct leg *leg = &t->forward.legs[WORKER];
+
+    tunnel_end_recheck(t, now);
     /* the session often leaves the old worker before its answer is here */
     bool moving = t->state == TUNNEL_serving && t->connector.phase != CONNECTOR_IDLE;
 
@@ -46,8 +48,8 @@ static void begin_redial(struct tunnel *t, uint64_t now)
         tunnel_fail(t, t->ends_with, now);
     else if (!forward_mend_message(&t->forward, now))
         tunnel_fail(t, CLOSE_message_cut, now);
-    else if (!connector_lost(&t->connector, t->lost_at - t->worker_since, t->loss == LOSS_moved, gets_on(t),
-                             now))
+    else if (!connector_lost(&t->connector, t->lost_at - t->worker_since,
+                             t->loss == LOSS_moved || t->exit_held, gets_on(t), now))
         tunnel_fail(t, CLOSE_flapping, now);
 }
 
@@ -172,7 +174,8 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
         .end = t->forward.end,
     };
     enum upstream_meaning meaning = upstream_closed(&context, code, &reason);
-    if (meaning == UPSTREAM_ended) {
+    bool holds = meaning == UPSTREAM_ended && reason == CLOSE_exec_completed && tunnel_holds_exit(t);
+    if (meaning == UPSTREAM_ended && !holds) {
         end_by_worker(t, reason, code, text, now);
         return;
     }
@@ -182,7 +185,7 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
     }
     tunnel_answer_worker(t, code, text, now);
     worker_gone(t, LOSS_closed, now);
-    if (meaning == UPSTREAM_maybe)
+    if (meaning == UPSTREAM_maybe && !holds)
         begin_grace(t, code, text, now);
     else
         redial_now(t, now);
@@ -202,7 +205,7 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
             tunnel_heard_client(t, now);
         else
             tunnel_leave_client(t, now);
-    } else if (t->forward.end_said && t->connector.phase == CONNECTOR_IDLE) {
+    } else if (t->forward.end_said && t->connector.phase == CONNECTOR_IDLE && !tunnel_holds_exit(t)) {
         end_by_worker(t, CLOSE_exec_completed, 1000, slice_text(""), now);
     } else {
         worker_gone(t, how, now);
@@ -329,6 +332,7 @@ void tunnel_worker_found(struct tunnel *t, const struct http_head *head, uint64_
     connector_connected(c);
     tunnel_enter(t, EVENT_connected);
     t->forward.there[WORKER] = true;
+    t->exit_held = false;
     t->worker_since = now;
     leg_renew(&t->forward.legs[WORKER], now);
     place_put(&t->forward.place, COMMAND_ADOPT);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * records: output of a worker as tagged records in one buffer, in the order in which it arrived. A record is a tag, 32 bits of
+ * length and at most RECORD_MAX bytes; adjacent output of one stream shares a record. A record can become a WebSocket frame in
+ * place, because the frame's head and tag are never longer than the record's head.
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_RECORDS_H
+#define CELLGATE_RELAY_TUNNEL_RECORDS_H
+
+#include <stdbool.h>
+
+#include "spoa/base/image.h"
+
+#define RECORD_MAX  4096 /* bytes of output in a record */
+#define RECORD_HEAD 5    /* bytes in front of them */
+
+struct records {
+    struct buffer memory;
+    size_t last; /* offset of the last record */
+};
+
+struct records records_with_limit(size_t limit);
+/* Frees the memory; the limit stays. */
+void records_clear(struct records *records);
+/* Returns true if records_put of these bytes stays within `most` bytes. */
+bool records_has_room(const struct records *records, struct slice bytes, size_t most);
+/* Appends output. Returns false if memory is short; a part may have been appended then. */
+bool records_put(struct records *records, uint8_t tag, struct slice bytes)
+    __attribute__((warn_unused_result));
+/* Takes the first record off *rest, which began as the buffer's slice. Returns false at the end. */
+bool records_take(struct slice *rest, uint8_t *tag, struct slice *bytes);
+/* Returns the output of one stream, without its first `skip` bytes, in memory that the caller frees; absent if memory is short. */
+struct slice records_join(const struct records *records, uint8_t tag, uint64_t skip);
+
+/* Writes the records to an image, or reads them back: only records of tags up to `tag_most` are accepted. */
+void records_image(struct image *image, struct records *records, uint8_t tag_most);
+
+#endif

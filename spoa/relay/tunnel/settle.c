@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/settle.h"
+
+#include <stdlib.h>
+
+#define TRIES_MOST \
+    2048 /* places that are compared, whatever the session says; SETTLE_TAIL of them are short */
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+struct settle *settle_new(uint64_t now, bool after_exit)
+{
+    struct settle *settle = calloc(1, sizeof *settle);
+
+    if (!settle)
+        return NULL;
+    settle->snapshot = records_with_limit(SETTLE_MOST);
+    settle->since = now;
+    settle->due = now + SETTLE_FIRST;
+    settle->after_exit = after_exit;
+    return settle;
+}
+
+void settle_free(struct settle *settle)
+{
+    if (settle)
+        records_clear(&settle->snapshot);
+    free(settle);
+}
+
+/* ---- times ---- */
+uint64_t settle_due(const struct settle *s, uint64_t said_at)
+{
+    if (s->running)
+        return s->marked ? s->due : UINT64_MAX;
+    return s->checks ? s->due : smaller(s->due, larger(s->since, said_at) + SETTLE_QUIET);
+}
+
+void settle_begin(struct settle *s)
+{
+    records_clear(&s->snapshot);
+    s->sizes[0] = s->sizes[1] = 0;
+    s->before[0] = s->live[0];
+    s->before[1] = s->live[1];
+    s->exited_first = s->exited;
+    s->running = true;
+    s->marked = false;
+    s->tag = 0;
+    s->checks++;
+}
+
+void settle_failed(struct settle *s, uint64_t now)
+{
+    s->failed++;
+    settle_pause(s, now);
+}
+
+void settle_pause(struct settle *s, uint64_t now)
+{
+    records_clear(&s->snapshot);
+    s->running = s->marked = false;
+    s->due = now + SETTLE_PAUSE;
+}
+
+bool settle_is_over(const struct settle *s, uint64_t now)
+{
+    return s->checks >= SETTLE_CHECKS || s->failed >= SETTLE_FAILED || now >= s->since + SETTLE_TIME;
+}
+
+bool settle_was_quiet(const struct settle *s)
+{
+    return s->live[0] == s->before[0] && s->live[1] == s->before[1];
+}
+
+/* ---- to compare ---- */
+
+/* Returns true if the snapshot ends with the `len` bytes in front of that place of the live output. */
+static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len)
+{
+    size_t n = (size_t)len;
+
+    return len <= v->snapshot.len && len <= at &&
+           slice_equal(slice_from(v->snapshot, v->snapshot.len - n), slice_sub(v->live, (size_t)at - n, n));
+}
+
+/* How many bytes have to agree for a place to be believed: all the live output in front of it, if that is little. */
+static uint64_t needed(const struct settle_view *v, uint64_t at)
+{
+    return larger(v->growth, smaller(smaller(at, SETTLE_TAIL), v->snapshot.len));
+}
+
+static bool is_expected(const struct settle_view *v)
+{
+    return v->expected >= v->before && v->expected <= v->live.len && v->growth <= v->expected &&
+           ends_alike(v, v->expected, smaller(v->expected, v->snapshot.len));
+}
+
+/* The next place after `at` where the tail of the snapshot ends; 0: there is none. */
+static uint64_t next_place(const struct settle_view *v, struct slice tail, uint64_t at)
+{
+    if (at < tail.len)
+        return smaller(at + 1, tail.len);
+    struct slice rest = slice_from(v->live, (size_t)at + 1 - tail.len);
+    const uint8_t *found = tail.len ? memmem(rest.at, rest.len, tail.at, tail.len) : NULL;
+    return found ? (uint64_t)(found - v->live.at) + tail.len : 0;
+}
+
+bool settle_align(const struct settle_view *v, uint64_t *at)
+{
+    struct slice tail =
+        slice_from(v->snapshot, v->snapshot.len - (size_t)smaller(v->snapshot.len, SETTLE_TAIL));
+    unsigned found = 0, tries = 0;
+
+    *at = v->live.len;
+    if (v->before == v->live.len)
+        return ends_alike(v, v->live.len, v->growth);
+    *at = v->expected;
+    if (is_expected(v))
+        return true;
+    for (uint64_t place = v->before; place <= v->live.len && found < 2;) {
+        if (tries++ == TRIES_MOST)
+            return false;
+        if (ends_alike(v, place, needed(v, place))) {
+            *at = place;
+            found++;
+        }
+        uint64_t next = next_place(v, tail, place);
+        if (next <= place)
+            break;
+        place = next;
+    }
+    return found == 1;
+}
+
+/* ---- as an image ---- */
+void settle_image(struct image *image, struct settle *s)
+{
+    if (!image->to)
+        s->snapshot = records_with_limit(SETTLE_MOST);
+    records_image(image, &s->snapshot, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        IMAGE(image, s->sizes[i], SETTLE_MOST);
+        IMAGE(image, s->first[i], INT64_MAX);
+        IMAGE(image, s->live[i], SETTLE_MOST);
+        IMAGE(image, s->before[i], s->live[i]);
+        IMAGE(image, s->base[i], INT64_MAX);
+        IMAGE(image, s->ahead[i], INT64_MAX);
+    }
+    IMAGE_U64(image, s->since);
+    IMAGE_U64(image, s->due);
+    IMAGE_U64(image, s->last);
+    IMAGE(image, s->checks, SETTLE_CHECKS);
+    IMAGE_BOOL(image, s->running);
+    IMAGE(image, s->failed, SETTLE_CHECKS);
+    IMAGE_BOOL(image, s->judged);
+    IMAGE_BOOL(image, s->marked);
+    IMAGE_BOOL(image, s->open);
+    IMAGE_BOOL(image, s->placed);
+    IMAGE_BOOL(image, s->gap);
+    IMAGE_BOOL(image, s->exited);
+    IMAGE_BOOL(image, s->exited_first);
+    IMAGE_BOOL(image, s->after_exit);
+    IMAGE(image, s->tag, UINT8_MAX);
+    if (!image->failed)
+        image_bytes(image, s->exit, sizeof s->exit);
+}
