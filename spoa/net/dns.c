@@ -20,6 +20,7 @@
 #define PACE        (5 * MILLISECOND)  /* between bursts, so that a server's socket is not overrun */
 #define BURST       64
 #define FLIGHT_MOST 4096 /* c-ares tells questions apart by 16 random bits */
+#define ASKS_MOST   (1u << 20)
 
 struct socket {
     struct socket *next;
@@ -45,6 +46,7 @@ struct ask {
                      const struct dns_answer *answer); /* NULL: was answered, c-ares has yet to end */
     void *owner;
     uint64_t due;
+    struct fair_place place; /* until c-ares has ended */
     int family;
     char name[];
 };
@@ -55,7 +57,7 @@ struct dns {
     struct loop_timer timer;
     struct channel *channels; /* the first is the one in use, the others only end */
     struct ask *open, *last;
-    struct ask *unsent; /* the first of open that was not sent; all behind it neither */
+    struct fair *fair; /* whose turn it is to be sent */
     unsigned in_flight;
     uint64_t looked_at;
     struct stat system_seen; /* SYSTEM_FILE, before it was read */
@@ -257,8 +259,6 @@ static const struct dns_answer nobody = {.result = DNS_FAILED};
 
 static void unlink_ask(struct dns *d, struct ask *a)
 {
-    if (d->unsent == a)
-        d->unsent = a->next;
     if (d->open == a)
         d->open = a->next;
     else
@@ -276,8 +276,10 @@ static void answer(struct dns *d, struct ask *a, const struct dns_answer *answer
     void *owner = a->owner;
     unlink_ask(d, a);
     a->answered = NULL;
-    if (!a->channel)
+    if (!a->channel) {
+        fair_leave(d->fair, &a->place);
         free(a);
+    }
     answered(owner, answer);
 }
 
@@ -345,6 +347,7 @@ static void on_found(void *context, int status, int timeouts, struct ares_addrin
         reply.result = DNS_ABSENT;
     ares_freeaddrinfo(found);
     a->channel = NULL;
+    fair_leave(d->fair, &a->place);
     if (a->answered)
         answer(d, a, &reply);
     else
@@ -353,9 +356,9 @@ static void on_found(void *context, int status, int timeouts, struct ares_addrin
 
 static void send_some(struct dns *d)
 {
-    for (unsigned burst = 0; d->unsent && burst < BURST && d->in_flight < FLIGHT_MOST; burst++) {
-        struct ask *a = d->unsent;
-        d->unsent = a->next;
+    struct fair_place *place;
+    for (unsigned burst = 0; burst < BURST && (place = fair_next(d->fair)); burst++) {
+        struct ask *a = place->of;
         a->channel = d->channels;
         a->channel->in_flight++;
         d->in_flight++;
@@ -376,14 +379,16 @@ static void on_timer(void *owner)
     free_retired(d);
     replace_stale(d);
     send_some(d);
-    if (d->unsent || d->open || d->in_flight)
-        loop_timer_set(&d->timer, d->unsent ? PACE : TICK);
+    bool unsent = fair_waiting(d->fair) > 0;
+    if (unsent || d->open || d->in_flight)
+        loop_timer_set(&d->timer, unsent ? PACE : TICK);
 }
 
 /* ---- its life ---- */
 
 struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct fail *why)
 {
+    const struct fair_limits limits = {.places = ASKS_MOST, .served = FLIGHT_MOST};
     struct dns *d = calloc(1, sizeof *d);
     if (!d) {
         fail(why, "out of memory");
@@ -391,7 +396,9 @@ struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct
     }
     d->options = *options;
     d->loop = loop;
-    if (!(d->channels = channel_new(d, why))) {
+    fail(why, "out of memory"); /* unless the channel says something else */
+    if (!(d->fair = fair_new(&limits)) || !(d->channels = channel_new(d, why))) {
+        free(d->fair);
         free(d);
         return NULL;
     }
@@ -410,15 +417,22 @@ void dns_free(struct dns *d)
         next = c->next;
         channel_free(c);
     }
+    free(d->fair);
     free(d);
 }
 
-bool dns_ask(struct dns *d, struct slice name, void (*answered)(void *owner, const struct dns_answer *answer),
-             void *owner)
+bool dns_ask(struct dns *d, struct slice name, struct fair_owner asker,
+             void (*answered)(void *owner, const struct dns_answer *answer), void *owner)
 {
+    bool idle = fair_waiting(d->fair) == 0;
     struct ask *a = calloc(1, sizeof *a + name.len + 1);
     if (!a)
         return false;
+    a->place.of = a;
+    if (!fair_enter(d->fair, &a->place, asker, 1, loop_clock())) {
+        free(a);
+        return false;
+    }
     memcpy(a->name, name.at, name.len);
     a->answered = answered;
     a->owner = owner;
@@ -426,10 +440,8 @@ bool dns_ask(struct dns *d, struct slice name, void (*answered)(void *owner, con
     a->before = d->last;
     *(d->last ? &d->last->next : &d->open) = a;
     d->last = a;
-    if (!d->unsent) {
-        d->unsent = a;
+    if (idle)
         loop_timer_set(&d->timer, 0);
-    }
     return true;
 }
 

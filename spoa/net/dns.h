@@ -8,6 +8,7 @@
 #define CELLGATE_NET_DNS_H
 
 #include "spoa/base/address.h"
+#include "spoa/base/fair.h"
 #include "spoa/base/texts.h"
 #include "spoa/net/loop.h"
 
@@ -39,9 +40,9 @@ struct dns;
 /* Options are borrowed. NULL and *why when out of memory or a server's address is none. */
 struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct fail *why);
 void dns_free(struct dns *dns); /* answers what is open: DNS_FAILED; NULL is fine */
-/* `answered` is called once, from a later turn of the loop, at the latest after the timeout. False when out of
+/* Questions are sent in the turns of their askers (spoa/base/fair.h), thousands at a time. `answered` is called once, from a later turn of the loop, at the latest after the timeout. False when out of
  * memory. */
-bool dns_ask(struct dns *dns, struct slice name,
+bool dns_ask(struct dns *dns, struct slice name, struct fair_owner asker,
              void (*answered)(void *owner, const struct dns_answer *answer), void *owner)
     __attribute__((warn_unused_result));
 

@@ -169,7 +169,7 @@ static void a_kind_that_hangs_holds_up_no_other(void **state)
     const struct names_options names = {
         .unused = MINUTE, .most = 9, .changed = on_names, .settled = on_settled, .context = &w};
     w.names = names_start(w.loop, &names, &why);
-    assert_true(w.names && names_use(w.names, SLICE_LITERAL("127.0.0.1")));
+    assert_true(w.names && names_use(w.names, SLICE_LITERAL("127.0.0.1"), (struct fair_owner){0}));
     loop_timer_open(&w.tick, w.loop, on_tick, &w);
     on_tick(&w);
     for (uint64_t begun = loop_clock(); !are_done(&w) && loop_clock() < begun + 20 * SECOND;)

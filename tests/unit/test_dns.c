@@ -101,7 +101,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
 static const char *asks(struct dns *dns)
 {
     *asked = '\0';
-    assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), on_answer, NULL));
+    assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), (struct fair_owner){0}, on_answer, NULL));
     while (!*asked)
         loop_turn(loop, true);
     return asked;
@@ -220,7 +220,7 @@ static void only_an_answer_to_the_question_is_taken(void **state)
     struct dns *dns = dns_new(loop, &to_it, &why);
     struct outcome outcome = {.came = false};
     assert_non_null(dns);
-    assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), on_outcome, &outcome));
+    assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), (struct fair_owner){0}, on_outcome, &outcome));
     while ((len = recvfrom(fd, question, sizeof question, 0, (void *)&asker, &asker_len)) < 0)
         loop_turn(loop, true);
     for (unsigned i = 0; i < 3; i++) /* more than are read away in one turn */
@@ -238,6 +238,51 @@ static void only_an_answer_to_the_question_is_taken(void **state)
     close(fd);
 }
 
+static void on_any_outcome(void *owner, const struct dns_answer *answer)
+{
+    (void)answer;
+    ++*(unsigned *)owner;
+}
+
+/* A greedy one has asked for more than are sent at a time, of a server that is silent. */
+static void a_question_is_not_sent_behind_all_of_another_asker(void **state)
+{
+    enum { GREEDY = 5000 };
+    (void)state;
+    struct fail why;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t own_len = sizeof own;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    char server[40], *servers[] = {server}, name[32];
+    uint8_t question[512];
+    unsigned answered = 0, seen = 0;
+    bool found = false;
+    assert_int_equal(bind(fd, (const void *)&own, sizeof own), 0);
+    assert_int_equal(getsockname(fd, (void *)&own, &own_len), 0);
+    snprintf(server, sizeof server, "127.0.0.1:%u", ntohs(own.sin_port));
+    const struct dns_options to_it = {.servers = {servers, 1}, .exact = true, .timeout = MINUTE};
+    struct dns *dns = dns_new(loop, &to_it, &why);
+    assert_non_null(dns);
+    for (unsigned i = 0; i < GREEDY; i++) {
+        snprintf(name, sizeof name, "greedy-%u.example", i);
+        assert_true(
+            dns_ask(dns, slice_text(name), (struct fair_owner){1, FAIR_VERIFIED}, on_any_outcome, &answered));
+    }
+    assert_true(dns_ask(dns, SLICE_LITERAL("other.example"), (struct fair_owner){2, FAIR_VERIFIED},
+                        on_any_outcome, &answered));
+    while (seen < 64) {
+        ssize_t len = recv(fd, question, sizeof question, 0);
+        seen += len > 0;
+        found = found || (len > 18 && memcmp(question + 12, "\5other", 6) == 0);
+        if (len < 0)
+            loop_turn(loop, true);
+    }
+    assert_true(found);
+    dns_free(dns);
+    assert_int_equal(answered, GREEDY + 1);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +291,7 @@ int main(void)
         cmocka_unit_test(servers_that_change_while_they_are_read_are_noticed),
         cmocka_unit_test(servers_of_the_same_age_are_noticed),
         cmocka_unit_test(only_an_answer_to_the_question_is_taken),
+        cmocka_unit_test(a_question_is_not_sent_behind_all_of_another_asker),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -184,7 +184,7 @@ static struct names *start_names(struct loop *loop, bool (*changed)(void *contex
 static bool begin_names(void *context)
 {
     struct names *names = start_names(context, on_table, 10 * MINUTE, 9, NULL);
-    bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
+    bool used = names && names_use(names, SLICE_LITERAL("worker.test"), (struct fair_owner){0});
     names_stop(names);
     loop_turn(context, false);
     return used;
@@ -210,7 +210,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
     uint64_t begun = loop_clock();
 
     assert_non_null(names);
-    assert_true(names_use(names, SLICE_LITERAL("localhost")));
+    assert_true(names_use(names, SLICE_LITERAL("localhost"), (struct fair_owner){0}));
     while (told < 2 && loop_clock() < begun + 10000000)
         loop_turn(*state, true); /* it has timers */
     names_stop(names);
@@ -267,7 +267,8 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
     struct tables_seen t;
     struct names *names = resolver_of(&t, *state, 2 * SECOND, 9);
 
-    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1"), (struct fair_owner){0}) &&
+                names_use(names, SLICE_LITERAL("127.0.0.2"), (struct fair_owner){0}));
     for (int i = 0; i < 500 && !(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2")); i++)
         run_for(&t, 10000);
     assert_true(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2"));
@@ -275,7 +276,7 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
         run_for(&t, 100000);
         assert_true(finds(&t, "127.0.0.1"));
     }
-    assert_true(names_use(names, SLICE_LITERAL("127.0.0.3")));
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.3"), (struct fair_owner){0}));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.3"); i++)
         run_for(&t, 10000);
     bool third = finds(&t, "127.0.0.3"), used = finds(&t, "127.0.0.1"), unused = finds(&t, "127.0.0.2");
@@ -289,7 +290,7 @@ static void a_name_that_is_let_go_is_found_no_longer(void **state)
     struct tables_seen t;
     struct names *names = resolver_of(&t, *state, 100 * MILLISECOND, 9);
 
-    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1"), (struct fair_owner){0}));
     for (int i = 0; i < 500 && t.count < 2; i++) /* one with it, one without */
         run_for(&t, 10000);
     bool found = finds(&t, "127.0.0.1");
@@ -304,7 +305,7 @@ static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void 
     struct tables_seen t;
     struct names *names = resolver_of(&t, *state, SECOND, 1);
 
-    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1"), (struct fair_owner){0}));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
         run_for(&t, 10000);
     bool found = true;
@@ -333,7 +334,7 @@ static bool begin_dns(void *context)
 
     assert_true(dns || why.text[0]);
     for (unsigned i = 0; dns && i < 3; i++)
-        asked += dns_ask(dns, SLICE_LITERAL("worker.test"), count_answer, &answered);
+        asked += dns_ask(dns, SLICE_LITERAL("worker.test"), (struct fair_owner){0}, count_answer, &answered);
     for (unsigned i = 0; dns && i < 3; i++)
         loop_turn(context, false);
     dns_free(dns);

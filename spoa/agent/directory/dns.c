@@ -141,7 +141,8 @@ static void dns_kind_ask(void *self, struct directory_question *q)
         return;
     }
     l->name_len = name.len;
-    if (!dns_ask(d->dns, writer_slice(&name), on_answer, l))
+    /* it has waited for its turn already */
+    if (!dns_ask(d->dns, writer_slice(&name), (struct fair_owner){.rank = FAIR_VERIFIED}, on_answer, l))
         directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 

@@ -23,12 +23,15 @@ struct host {
     uint64_t ask_at, used_until; /* loop_clock */
     uint64_t generation;         /* of the set of records that it was last in; 0: of none */
     bool asking, asked;          /* now; ever */
+    struct fair_owner owner;
+    struct fair_place place; /* has none if it is wanted for all */
     char text[];
 };
 
 struct use {
     struct loop_task task;
     struct names *names;
+    struct fair_owner owner;
     char text[];
 };
 
@@ -36,6 +39,7 @@ struct names {
     struct names_options options;
     struct loop *loop;
     struct dns *dns;
+    struct fair *shares; /* of names that are only used */
     struct dns_options dns_options;
     struct loop_timer sweep, publish;
     void *tree; /* of all hosts, by text */
@@ -162,14 +166,16 @@ static void on_answer(void *owner, const struct dns_answer *answer)
 
 static void ask_host(struct host *e)
 {
-    e->asking = dns_ask(e->names->dns, slice_text(e->text), on_answer, e);
+    const struct fair_owner asker = {e->owner.hash, e->addr.family ? FAIR_IN_USE : e->owner.rank};
+    e->asking = dns_ask(e->names->dns, slice_text(e->text), asker, on_answer, e);
     if (!e->asking)
         schedule(e, AGAIN_LEAST);
 }
 
-/* room: it is made if it is not there. */
-static struct host *host_for(struct names *n, const char *text, bool room)
+/* owner: who uses it, of whose share it is made, if there is room; NULL: it is wanted for all, and is made if it is not there. */
+static struct host *host_for(struct names *n, const char *text, const struct fair_owner *owner)
 {
+    bool room = !owner || (n->count < n->options.most && fair_has_room(n->shares, *owner, 1));
     size_t size = strlen(text) + 1;
     struct host *e = calloc(1, sizeof *e + size);
     if (!e)
@@ -181,6 +187,9 @@ static struct host *host_for(struct names *n, const char *text, bool room)
         return found ? *found : NULL;
     }
     e->names = n;
+    e->owner = owner ? *owner : (struct fair_owner){.rank = FAIR_VERIFIED};
+    if (owner)
+        (void)fair_enter(n->shares, &e->place, *owner, 1, 0);
     e->next = n->hosts;
     n->hosts = e;
     n->count++;
@@ -188,12 +197,16 @@ static struct host *host_for(struct names *n, const char *text, bool room)
     return e;
 }
 
-static void note_use(void *context, const char *text)
+static void note_use_of(struct names *n, const char *text, struct fair_owner owner)
 {
-    struct names *n = context;
-    struct host *e = host_for(n, text, n->count < n->options.most);
+    struct host *e = host_for(n, text, &owner);
     if (e)
         e->used_until = loop_clock() + n->options.unused;
+}
+
+static void note_use(void *context, const char *text)
+{
+    note_use_of(context, text, (struct fair_owner){.rank = FAIR_VERIFIED});
 }
 
 /* Who finds a name in the table does not ask for it here. */
@@ -207,7 +220,7 @@ void names_want(struct names *n, char *const *hosts, size_t count)
     n->generation++;
     n->unasked = 0;
     for (size_t i = 0; i < count; i++) {
-        struct host *e = host_for(n, hosts[i], true);
+        struct host *e = host_for(n, hosts[i], NULL);
         if (!e)
             continue;
         e->generation = n->generation;
@@ -227,13 +240,13 @@ static void on_use(void *context)
     struct use *use = context;
     struct names *n = use->names;
     if (!n->stopping)
-        note_use(n, use->text);
+        note_use_of(n, use->text, use->owner);
     free(use);
     atomic_fetch_sub(&n->uses, 1);
     release_names(n);
 }
 
-bool names_use(struct names *n, struct slice host)
+bool names_use(struct names *n, struct slice host, struct fair_owner owner)
 {
     struct use *use = NULL;
     if (atomic_fetch_add(&n->uses, 1) >= n->options.most || !(use = calloc(1, sizeof *use + host.len + 1))) {
@@ -243,6 +256,7 @@ bool names_use(struct names *n, struct slice host)
     references_add(&n->references);
     memcpy(use->text, host.at, host.len);
     use->names = n;
+    use->owner = owner;
     use->task = (struct loop_task){.run = on_use, .context = use};
     loop_post(n->loop, &use->task);
     return true;
@@ -264,6 +278,7 @@ static void on_sweep(void *owner)
             gone = gone || e->addr.family;
             *link = e->next;
             (void)tdelete(e, &n->tree, by_text);
+            fair_leave(n->shares, &e->place);
             n->count--;
             free(e);
             continue;
@@ -298,6 +313,7 @@ void names_stop(struct names *n)
         next = e->next;
         free(e);
     }
+    free(n->shares);
     release_names(n);
 }
 
@@ -313,7 +329,10 @@ struct names *names_start(struct loop *loop, const struct names_options *options
     n->references = 1;
     n->generation = 1; /* what is only used is in none */
     n->dns_options = (struct dns_options){.servers = options->servers, .timeout = LOOKUP_TIMEOUT};
-    n->dns = dns_new(loop, &n->dns_options, why);
+    const struct fair_limits limits = {.places = (uint32_t)options->most};
+    fail(why, "out of memory"); /* unless DNS says something else */
+    n->shares = fair_new(&limits);
+    n->dns = n->shares ? dns_new(loop, &n->dns_options, why) : NULL;
     if (!n->dns) {
         names_stop(n);
         return NULL;

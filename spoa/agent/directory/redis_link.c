@@ -302,7 +302,7 @@ static void begin_link(struct redis_link *l)
     l->state = LINK_RESOLVING;
     if (server->address.len)
         connect_to(l, &server->address);
-    else if (!dns_ask(l->options.dns, server->host, on_resolved, l))
+    else if (!dns_ask(l->options.dns, server->host, (struct fair_owner){.rank = FAIR_IN_USE}, on_resolved, l))
         lose(l, "out of memory");
 }
 

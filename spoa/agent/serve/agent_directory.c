@@ -148,19 +148,23 @@ static bool on_revoked_tokens(void *context, struct slice text, bool all, struct
     return good;
 }
 
-static void use_name(struct agent *a, const struct worker *worker)
+static void use_name(struct agent *a, const struct worker *worker, struct fair_owner owner)
 {
     if (!worker->addr.family && (worker->kind == WORKER_HTTP || worker->kind == WORKER_HTTPS))
-        names_use(a->names, worker->host);
+        names_use(a->names, worker->host, owner);
 }
 
+/* Without an organisation each worker is an owner of its own. */
 static void on_learned(void *context, const struct record *record)
 {
+    const struct agent *a = context;
+    const struct asker asker = asker_of_org(record->org, (struct slice){NULL, 0}, record->worker.host);
+    struct fair_owner owner = asker_owner(&asker, &a->owners);
     struct worker worker;
     size_t cursor = 0;
-    use_name(context, &record->worker);
+    use_name(context, &record->worker, owner);
     while (record_port_next(record, &cursor, &(uint16_t){0}, &worker))
-        use_name(context, &worker);
+        use_name(context, &worker, owner);
 }
 
 static void on_look_up_answered(void *context, enum lookup outcome, uint64_t took)

@@ -31,6 +31,7 @@ struct host {
     bool asking; /* it stays until it is answered */
     /* of who asks first; all others who wait for it pay nothing */
     struct fair_place of_sandbox, of_owner;
+    struct fair_owner asker;
     enum lookup outcome;
     size_t count; /* above DNS_ADDRESSES: there are more */
     struct address addresses[DNS_ADDRESSES];
@@ -139,6 +140,7 @@ static void want(struct host_cache *c, struct host *h, const struct askers *a)
 {
     h->asking = fair_enter(c->sandboxes, &h->of_sandbox, a->sandbox, 1, 0) &&
                 fair_enter(c->owners, &h->of_owner, a->owner, 1, 0);
+    h->asker = a->owner;
     h->next_to_ask = NULL;
     *c->to_ask_end = h;
     c->to_ask_end = &h->next_to_ask;
@@ -191,7 +193,7 @@ static void ask_wanted(void *context)
     pthread_mutex_unlock(&c->lock);
     while (h) { /* none of them is forgotten, nor wanted again, until it is answered */
         struct host *next = h->next_to_ask;
-        if (!dns_ask(c->dns, slice_of(h->name, h->len), on_answer, h))
+        if (!dns_ask(c->dns, slice_of(h->name, h->len), h->asker, on_answer, h))
             on_answer(h, &none);
         h = next;
     }

@@ -130,8 +130,8 @@ static bool snapshot_resolve(void *directory, struct slice host, struct address 
     const struct snapshot_parts *parts = &f->snapshot->parts;
     bool found = name_table_find(parts->names, host, addr);
     if (!found && parts->resolver && f->held)
-        names_use(parts->resolver,
-                  host); /* its record has been in the cache for longer than names are kept */
+        names_use(parts->resolver, host,
+                  f->owner); /* its record has been in the cache for longer than names are kept */
     return found;
 }
 
