@@ -68,6 +68,13 @@ static int open_regular(const char *path, struct stat *look, struct fail *why)
     return fd;
 }
 
+static bool read_sized(int fd, const char *path, const struct stat *look, size_t limit, struct slice *content,
+                       struct fail *why)
+{
+    size_t size = look->st_size < 0 ? 0 : (size_t)look->st_size;
+    return read_open(fd, path, (size < limit ? size : limit) + 1, limit, content, why);
+}
+
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why)
 {
     struct stat look;
@@ -75,8 +82,30 @@ bool file_read(const char *path, size_t limit, struct slice *content, struct fai
     int fd = open_regular(path, &look, why);
     if (fd < 0)
         return false;
-    size_t size = look.st_size < 0 ? 0 : (size_t)look.st_size;
-    bool good = read_open(fd, path, (size < limit ? size : limit) + 1, limit, content, why);
+    bool good = read_sized(fd, path, &look, limit, content, why);
+    close(fd);
+    return good;
+}
+
+/* The mode of the file that is open, so that nothing can be put in its place behind the look. */
+static bool is_secret(const struct stat *look, const char *path, struct fail *why)
+{
+    unsigned mode = look->st_mode & 0777;
+    if (mode & (S_IRWXO | S_IWGRP))
+        return fail(why, "%s: others can read or write it (mode %03o, should be 600)", path, mode);
+    return !(mode & S_IRGRP) || look->st_gid == getegid() || geteuid() == 0 ||
+           fail(why, "%s: a group that is not the agent's can read it (mode %03o, should be 600)", path,
+                mode);
+}
+
+bool file_read_secret(const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    struct stat look;
+    *content = (struct slice){NULL, 0};
+    int fd = open_regular(path, &look, why);
+    if (fd < 0)
+        return false;
+    bool good = is_secret(&look, path, why) && read_sized(fd, path, &look, limit, content, why);
     close(fd);
     return good;
 }

@@ -12,6 +12,10 @@
  * without waiting for it. *content has a NUL behind its end and is freed with file_free. On failure why is
  * "PATH: what" and *content is absent. Waits for the disk: not for a loop's thread. */
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why);
+/* Like file_read, of a secret: refuses a file that others than its owner can write, that everybody can read, or that a group can
+ * read which is not this process's own. */
+bool file_read_secret(const char *path, size_t limit, struct slice *content, struct fail *why)
+    __attribute__((warn_unused_result));
 /* The same of a pipe or a terminal, too, until its end, however long that takes: for what a person names on a
  * command line, never in a daemon. */
 bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why);

@@ -4,6 +4,9 @@ or the gate does, and it gets headers of its own."""
 
 import hashlib
 import json
+import os
+import re
+import signal
 import subprocess
 
 import pytest
@@ -143,3 +146,110 @@ def test_what_a_service_may_not_say(cell, tmp_path, service):
     (tmp_path / "c.json").write_text(json.dumps(bad))
     done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", tmp_path / "c.json"], capture_output=True, text=True)
     assert done.returncode == 1 and "c.json:1:" in done.stderr, done.stderr
+
+
+# ---- headers in a file ----
+
+
+def checked(folder, program="cellgate-agent", *more):
+    return subprocess.run([BIN / program, "-t", "-c", folder / "cellgate.json", *more], capture_output=True, text=True, timeout=30)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A configuration whose service has its headers in a file."""
+    (tmp_path / "k1.secret").write_bytes(b"a secret of the tests, of 32 bytes or more")
+    (tmp_path / "k1.secret").chmod(0o600)
+    given = config("http://127.0.0.1:9") | {"cell": "test", "directory": {"kind": "file", "path": "sandboxes.json"}}
+    given["services"]["admin"] = {"url": "http://127.0.0.1:9", "headers_file": "admin.json"}
+    (tmp_path / "cellgate.json").write_text(json.dumps(given))
+    (tmp_path / "admin.json").write_text(json.dumps({"Authorization": OWN}))
+    (tmp_path / "admin.json").chmod(0o600)
+    return tmp_path
+
+
+def test_a_service_gets_headers_of_a_file_that_a_reload_reads_again(cells, plane, worker):
+    given = config(plane.url)
+    given["services"]["admin"] = {"url": plane.url, "headers_file": "admin.json"}
+    cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config=given, files={"admin.json": json.dumps({"Authorization": OWN}).encode()})
+    path = cell.folder / "admin.json"
+    token = cell.bearer("*", org="o1")
+
+    def sent():
+        assert asked(cell, "GET", "/admin/x", [token])[0] == 200
+        return plane.requests[-1].all("authorization")
+
+    assert sent() == [OWN]
+    log = cell.run_dir / "agent.log"
+    assert OWN not in log.read_text()
+    for mode, text, says in ((0o644, "Bearer another", "others can read or write it (mode 644"), (0o600, "Bearer another", "msg=reloaded what=configuration")):
+        path.write_text(json.dumps({"Authorization": text}))
+        path.chmod(mode)
+        os.kill(cell.pid("agent"), signal.SIGHUP)
+        until(lambda: says in log.read_text(), 10, "the agent does not say so")
+        assert sent() == [OWN if mode == 0o644 else text]
+
+
+@pytest.mark.parametrize("mode,good", [(0o600, True), (0o400, True), (0o640, True), (0o604, False), (0o644, False), (0o660, False), (0o602, False)], ids=oct)
+def test_a_file_of_headers_is_its_owners(folder, mode, good):
+    (folder / "admin.json").chmod(mode)
+    done = checked(folder)
+    assert (done.returncode == 0) == good, done.stderr
+    if not good:
+        assert re.match(rf"{folder}/cellgate.json:1:\d+: headers_file: {folder}/admin.json: others can read or write it \(mode {mode:o}, should be 600\)", done.stderr)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+def test_a_group_that_is_not_the_agents_may_not_read_it(folder):
+    for entry in (folder, *folder.iterdir()):
+        os.chown(entry, 1, 1)
+    for group, good in ((1, True), (60, False)):
+        (folder / "admin.json").chmod(0o640)
+        os.chown(folder / "admin.json", 1, group)
+        done = subprocess.run(["setpriv", "--reuid", "1", "--regid", "1", "--groups", "60", BIN / "cellgate-agent", "-t", "-c", "cellgate.json"], cwd=folder, capture_output=True, text=True, timeout=30)
+        assert (done.returncode == 0) == good, done.stderr
+        assert good or "a group that is not the agent's can read it (mode 640" in done.stderr
+
+
+@pytest.mark.parametrize("text,says", [("[1]", "an object of names and values is expected"), ("{", "admin.json:1:"), ('{"Host": "x"}', "HAProxy cannot set 'Host'"), (None, "No such file")])
+def test_a_file_of_headers_that_is_none(folder, text, says):
+    path = folder / "admin.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+        path.chmod(0o600)
+    done = checked(folder)
+    assert done.returncode == 1 and says in done.stderr and re.match(rf"{folder}/cellgate.json:1:\d+: headers_file: ", done.stderr), done.stderr
+
+
+def test_nobody_but_the_agent_opens_it(folder):
+    (folder / "admin.json").unlink()
+    assert checked(folder).returncode == 1
+    assert checked(folder, "cellgate-relay").returncode == 0
+    for command in ("routes", "headers", "networks"):
+        done = subprocess.run([BIN / "cellgate", command, "--config", folder / "cellgate.json"], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_credential_in_the_configuration_is_told_with_its_place(folder):
+    given = json.loads((folder / "cellgate.json").read_text())
+    given["services"]["admin"] = {"url": "http://127.0.0.1:9", "headers": {"Authorization": OWN}}
+    given["routes"].insert(0, {"name": "set", "path": "/set/{sandbox}", "upgrade": True, "via": "relay", "set": {"X-Api-Key": "of-the-route", "X-Kind": "plain"}})
+    (folder / "cellgate.json").write_text(json.dumps(given, indent=1))
+    for mode, reader in ((0o644, "everybody on this machine"), (0o640, "the relay")):
+        (folder / "cellgate.json").chmod(mode)
+        done = checked(folder)
+        told = re.findall(r"^warning: \S+/cellgate\.json:(\d+):\d+: (\w+): (.+) can read this credential", done.stderr, re.M)
+        assert done.returncode == 0 and [(key, who) for _, key, who in told] == [("headers", reader), ("set", reader)], done.stderr
+        lines = (folder / "cellgate.json").read_text().splitlines()
+        assert ["Authorization" in lines[int(told[0][0]) - 1], "X-Api-Key" in lines[int(told[1][0]) - 1]] == [True, True]
+        assert OWN not in done.stderr and "of-the-route" not in done.stderr
+
+
+def test_a_check_says_what_a_start_would(folder):
+    """Files that everybody can read: of keys, and of records with headers."""
+    (folder / "k1.secret").chmod(0o644)
+    (folder / "sandboxes.json").write_text(json.dumps({"sandboxes": {"sb-1": {"worker": "http://127.0.0.1:9", "headers": {"Authorization": OWN}}}}))
+    (folder / "sandboxes.json").chmod(0o644)
+    said = [line for line in checked(folder).stderr.splitlines() if line.startswith("warning: ") and "everybody" in line]
+    assert [any(f"/{name}: everybody" in line for line in said) for name in ("k1.secret", "sandboxes.json")] == [True, True], said

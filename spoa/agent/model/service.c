@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/service.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "spoa/agent/model/own_headers.h"
 #include "spoa/agent/model/worker_url.h"
+#include "spoa/base/file.h"
 
 struct services {
     struct service *at;
     size_t count;
 };
 
+#define FILE_LIMITS ((struct json_limits){.bytes = (size_t)16 * 1024, .depth = 2})
+
 struct options {
-    char *url;
+    char *url, *headers_file;
     const json_node *headers;
 };
 
@@ -24,6 +28,11 @@ static const struct option keys[] = {
      .help = "added to each request: `Authorization`, `X-Access-Token`, `X-EXECD-ACCESS-TOKEN` or "
              "`OPENSANDBOX-EGRESS-AUTH`; the route then needs a token",
      .form = "an object of texts"},
+    {"headers_file", OPTION_TEXT, FIELD(headers_file), OPTION_NONE,
+     .help = "instead of `headers`: a file of such an object, which the agent alone can read; read at a "
+             "start and a "
+             "reload",
+     .min = 1, .max = 4095},
 };
 #undef FIELD
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -87,6 +96,9 @@ static bool read_service(const struct json *doc, const json_node *node, struct s
         return fail(why, "out of memory");
     bool good = options_read(doc, node, keys, KEYS, NULL, &o, why);
     service->url = o.url;
+    service->headers_file = o.headers_file;
+    if (good && o.headers && o.headers_file)
+        return json_fail(doc, node, why, "headers and headers_file: leave one of them out");
     return good && read_url(doc, node, service, why) && read_headers(doc, o.headers, service, why);
 }
 
@@ -113,6 +125,39 @@ struct services *services_read(const struct json *doc, const json_node *node, st
     return services;
 }
 
+static bool read_headers_file(struct service *service, const char *base_dir, struct fail *why)
+{
+    char path[8192];
+    struct slice content;
+    bool absolute = service->headers_file[0] == '/';
+    if (snprintf(path, sizeof path, "%s%s%s", absolute ? "" : base_dir, absolute ? "" : "/",
+                 service->headers_file) >= (int)sizeof path)
+        return fail(why, "the path is too long");
+    if (!file_read_secret(path, FILE_LIMITS.bytes, &content, why))
+        return false;
+    struct json *doc = json_parse(content, path, JSON_COMMENTS, FILE_LIMITS, why);
+    bool good = doc &&
+                (json_is_object(json_root(doc)) ||
+                 json_fail(doc, json_root(doc), why, "an object of names and values is expected")) &&
+                read_headers(doc, json_root(doc), service, why);
+    json_free(doc);
+    file_free(content);
+    return good;
+}
+
+bool services_read_secrets(struct services *services, const struct json *doc, const json_node *node,
+                           const char *base_dir, struct fail *why)
+{
+    const json_node *member = json_first(node);
+    for (size_t i = 0; services && i < services->count; i++, member = json_next(member)) {
+        struct service *service = &services->at[i];
+        struct fail inner;
+        if (service->headers_file && !read_headers_file(service, base_dir, &inner))
+            return json_fail(doc, json_member(member, "headers_file"), why, "headers_file: %s", inner.text);
+    }
+    return true;
+}
+
 void services_free(struct services *services)
 {
     if (!services)
@@ -120,6 +165,7 @@ void services_free(struct services *services)
     for (size_t i = 0; services->at && i < services->count; i++) {
         free(services->at[i].name);
         free(services->at[i].url);
+        free(services->at[i].headers_file);
         texts_free(&services->at[i].names);
         texts_free(&services->at[i].values);
     }

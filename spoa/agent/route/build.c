@@ -651,6 +651,12 @@ static void entry_free(struct route_entry *entry)
     options_free(keys, count, entry);
 }
 
+bool routes_read_secrets(struct routes *routes, const struct json *doc, const json_node *services,
+                         const char *base_dir, struct fail *why)
+{
+    return services_read_secrets(routes->services, doc, services, base_dir, why);
+}
+
 void routes_free(struct routes *routes)
 {
     if (!routes)

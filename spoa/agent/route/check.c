@@ -146,7 +146,7 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
         return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
     if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
         return fail(why, "to_service: no {token} or {signature}");
-    if (!route->need && route->service->names.count)
+    if (!route->need && (route->service->names.count || route->service->headers_file))
         return fail(why, "to_service: with \"need\": \"none\" the service's headers would be everybody's");
     return check_direct(route, why);
 }

@@ -82,6 +82,9 @@ struct route_nodes route_nodes_of(const json_node *root);
 struct routes *routes_new(const struct json *doc, const struct route_nodes *nodes, struct fail *why);
 /* The built-in routes of every system, whichever are on. */
 struct routes *routes_of_all_systems(const struct json *doc, const json_node *domains, struct fail *why);
+/* Reads the files that hold credentials of `services`: services_read_secrets. For the agent, before others use the table. */
+bool routes_read_secrets(struct routes *routes, const struct json *doc, const json_node *services,
+                         const char *base_dir, struct fail *why) __attribute__((warn_unused_result));
 void routes_free(struct routes *routes); /* NULL is fine */
 
 /* Headers that routes look at and haproxy.cfg does not know. */

@@ -212,6 +212,28 @@ static bool check_record(const void *context, const struct json *doc, const json
     return egress_config_check(context, doc, json_member(record, "egress"), why);
 }
 
+static void print_public(const struct option *table, size_t count, const void *values)
+{
+    size_t at = 0;
+    const char *path;
+    while ((path = options_public_secret(table, count, values, &at)))
+        fprintf(stderr, "warning: %s: everybody on this machine can read it: chmod 600\n", path);
+}
+
+/* The warnings that a start would log. */
+static void print_warnings(const struct policy *policy)
+{
+    size_t count;
+    const struct option *table = settings_options(&count);
+    const struct directory_options *directory = policy->directory;
+    const struct texts *of_tokens = tokens_warnings(policy->tokens);
+    settings_print_warnings(policy->settings, stderr);
+    print_public(table, count, policy->settings);
+    print_public(directory->kind->options, directory->kind->options_count, directory->own);
+    for (size_t i = 0; i < of_tokens->count; i++)
+        fprintf(stderr, "warning: %s\n", of_tokens->at[i]);
+}
+
 /* -t: the configuration, and the directory's file if it is there already. */
 static int check_configuration(const struct policy *policy)
 {
@@ -220,7 +242,7 @@ static int check_configuration(const struct policy *policy)
     struct directory_load load;
     struct fail why;
     const char *path = directory_options_file(policy->directory);
-    settings_print_warnings(s, stderr);
+    print_warnings(policy);
     if (!egress_config_check(policy->egress, s->doc, s->egress_default, &why)) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
@@ -234,6 +256,11 @@ static int check_configuration(const struct policy *policy)
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
     }
+    if (load.exposed)
+        fprintf(
+            stderr,
+            "warning: %s: everybody on this machine can read it, and the headers of %zu records: chmod 600\n",
+            path, load.exposed);
     fprintf(stderr, "the configuration is valid, the directory has %zu sandboxes\n",
             records_count(load.records));
     records_release(load.records);

@@ -94,11 +94,49 @@ static bool warn_of_file(struct settings *s, const char *key, const char *path, 
     return !*warning.text || texts_add(&s->warnings, slice_text(warning.text)) || fail(why, "out of memory");
 }
 
+static bool is_credential(const char *name)
+{
+    static const char *const names[] = {
+        "Authorization",          "Cookie", "X-Api-Key", "X-Access-Token", "X-EXECD-ACCESS-TOKEN",
+        "OPENSANDBOX-EGRESS-AUTH"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (slice_equal_nocase(slice_text(name), slice_text(names[i])))
+            return true;
+    return false;
+}
+
+/* The relay reads this file, too, and packages install it for everybody to read: a credential in it is one for others. */
+static bool warn_of_inline(struct settings *s, const json_node *container, const char *key,
+                           const char *instead, struct fail *why)
+{
+    const char *reader = file_is_public(s->path) ? "everybody on this machine" : "the relay";
+    for (const json_node *entry = json_first(container); entry; entry = json_next(entry)) {
+        const json_node *headers = json_is_object(entry) ? json_member(entry, key) : NULL;
+        for (const json_node *header = json_first(headers); header; header = json_next(header)) {
+            struct fail warning;
+            if (!is_credential(json_key(header)))
+                continue;
+            json_fail(s->doc, header, &warning, "%s: %s can read this credential: %s", key, reader, instead);
+            if (!texts_add(&s->warnings, slice_text(warning.text)))
+                return fail(why, "out of memory");
+        }
+    }
+    return true;
+}
+
+static bool warn_of_credentials(struct settings *s, struct fail *why)
+{
+    return warn_of_inline(s, s->services, "headers", "put it into a headers_file of mode 600", why) &&
+           warn_of_inline(s, s->routes, "set", "put it into the headers of records, or of a service", why);
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
     struct settings *s = p->settings;
     return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
-           management_read(s, &p->management, why) && (p->egress = egress_config_read(s, why)) &&
+           routes_read_secrets(p->routes, s->doc, s->services, s->base_dir, why) &&
+           warn_of_credentials(s, why) && management_read(s, &p->management, why) &&
+           (p->egress = egress_config_read(s, why)) &&
            warn_of_file(s, "egress.sign_file", s->egress_sign_file, true, why) &&
            warn_of_file(s, "egress.http2_folder", s->egress_http2_folder, true, why) &&
            warn_of_file(s, "egress.ca_file", s->egress_ca_file, false, why) && check_renew(s, why) &&
