@@ -38,16 +38,21 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, route, "route")                                                                                 \
     X(TEXT, sandbox, "sandbox")                                                                             \
     X(TEXT, space, "namespace")                                                                             \
-    X(INT, port, "port") /* the sandbox's port that was asked for */                                        \
+    X(INT, port, "port") /* the sandbox's, asked for; not present: none, or the worker's own */             \
+    X(INT, pending,                                                                                         \
+      "pending") /* 1: no place is judged yet; the answer that names one brings a new ticket */             \
+    X(INT, host_only, "host_only") /* mask of systems: the path names what is for their host alone */       \
     X(TEXT, session, "session")                                                                             \
     X(TEXT, org, "org")                                                                                     \
     X(INT, org_of_record, "org_of_record") /* 1: the token names none, the sandbox's record does */         \
     X(TEXT, sub, "sub")                    /* the token's claims, for the log and for cell-resolve */       \
     X(TEXT, jti, "jti")                                                                                     \
     X(TEXT, kid, "kid")                                                                                     \
-    X(INT, needs, "needs")  /* what the token grants, of enum need; not present: none was needed */         \
-    X(TEXT, token, "token") /* digest of the credential, to count its tunnels; never logged */              \
-    X(TEXT, key, "key")     /* fingerprint of the key that verified the token; an older agent sends none */ \
+    X(INT, needs, "needs")    /* what the token grants, of enum need; not present: none was needed */       \
+    X(TEXT, ports, "ports")   /* that the token is limited to, two bytes each; not present: every one */    \
+    X(TEXT, bearer, "bearer") /* SHA-256, in hex, of what Authorization has for the worker; never logged */ \
+    X(TEXT, token, "token")   /* digest of the credential, to count its tunnels; never logged */            \
+    X(TEXT, key, "key") /* fingerprint of the key that verified the token; an older agent sends none */     \
     X(INT, iat, "iat")                                                                                      \
     X(INT, exp, "exp")                                                                                      \
     X(INT, epoch, "epoch")                                                                                  \
@@ -83,18 +88,22 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, ticket, "ticket")  /* of a tunnel that was admitted: the right to ask where its sandbox is */
 
 /* What the relay hands back with each question (cell-resolve, cell-watch) under the same keys: who the tunnel is for and
- * what lets it in, all that the agent judges by and the relay must not change. The ticket is for all of it: a field that is
- * not present changes no ticket, so that a version with one more field takes those of the version before. */
+ * what lets it in, all that the agent judges by and the relay must not change. The ticket is for all of it. Whoever adds a field
+ * without which more would be allowed gives tickets a new domain (agent/token/ticket.h): those of before lack it. */
 #define HANDOVER_IDENTITY(X)               \
     X(TEXT, route, "route")                \
     X(TEXT, sandbox, "sandbox")            \
     X(TEXT, space, "namespace")            \
     X(INT, port, "port")                   \
+    X(INT, pending, "pending")             \
+    X(INT, host_only, "host_only")         \
     X(TEXT, org, "org")                    \
     X(INT, org_of_record, "org_of_record") \
     X(TEXT, jti, "jti")                    \
     X(TEXT, kid, "kid")                    \
     X(INT, needs, "needs")                 \
+    X(TEXT, ports, "ports")                \
+    X(TEXT, bearer, "bearer")              \
     X(TEXT, key, "key")                    \
     X(INT, iat, "iat")                     \
     X(INT, exp, "exp")                     \

@@ -11,6 +11,8 @@
 #include "spoa/agent/serve/resolve.h"
 #include "spoa/agent/token/tokens.h"
 
+#define DIGEST "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032"
+
 struct world {
     struct records *records;
     struct json *doc;
@@ -29,6 +31,12 @@ static enum lookup find(void *directory, struct slice space, struct slice sandbo
     }
     if (slice_is(sandbox, "between")) {
         *record = (struct record){.state = RECORD_MIGRATING, .epoch = 8};
+        return LOOKUP_FOUND;
+    }
+    if (slice_is(sandbox, "app")) {
+        *record =
+            (struct record){.epoch = 1, .serves = SERVES_APPLICATION, .access_sha256 = SLICE_LITERAL(DIGEST)};
+        record->worker = (struct worker){WORKER_HTTP, SLICE_LITERAL("10.0.0.6"), 5173, {4, {10, 0, 0, 6}}};
         return LOOKUP_FOUND;
     }
     return w->records ? records_find(w->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
@@ -110,7 +118,8 @@ static struct resolve_question ask(const char *sandbox)
     return (struct resolve_question){.route = slice_text("pty"),
                                      .sandbox = slice_text(sandbox),
                                      .port = 8080,
-                                     .needs = NEED_ALL,
+                                     .needs = -1,
+                                     .pending = -1,
                                      .iat = -1,
                                      .exp = -1,
                                      .org_of_record = -1,
@@ -238,6 +247,7 @@ static void a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one
     struct world *w = *state;
     struct resolve_question q = ask("revoked");
     assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    q.needs = NEED_ALL;
     q.iat = 1999;
     assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
     q.iat = 2000;
@@ -294,6 +304,7 @@ static void a_tunnel_whose_key_is_gone_is_refused(void **state)
     assert_non_null(tokens);
     w->view.tokens = tokens;
     struct resolve_question q = ask("run");
+    q.needs = NEED_ALL;
     q.iat = 1999;
     q.kid = slice_text("k");
     assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
@@ -374,6 +385,62 @@ static void a_tunnel_without_a_token_is_refused_where_one_is_needed(void **state
     tokens_free(tokens);
 }
 
+/* It says nothing of the token's ports, and of what Authorization holds: none, and anything. */
+static void an_older_ticket_grants_the_least(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("run");
+    q.needs = NEED_ALL;
+    q.iat = 1999;
+    q.port = -1; /* the worker's own, which is management */
+    q.old = q.settles = 1;
+    assert_true(answer(w, &q).reachable);
+    assert_false(slice_present(answer(w, &q).ticket));
+    q.sandbox = slice_text("app");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_not_granted);
+    q.old = -1;
+    assert_true(answer(w, &q).reachable);
+    q.old = 1;
+    q.port = 5173; /* that was compared with the token's when the tunnel was opened */
+    struct resolve_answer a = answer(w, &q);
+    assert_true(a.reachable && a.withhold);
+    q.old = -1;
+    assert_false(answer(w, &q).withhold);
+}
+
+/* Only for a relay that keeps it: another one would be told of it again and again. */
+static void a_record_s_organisation_is_news_to_a_tunnel_without_one(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    struct key *key = key_secret(SLICE_LITERAL("0123456789abcdef0123456789abcdef"), 32, "t", &why);
+    struct resolve_question q = ask("run");
+    w->view.ticket_key = key;
+    q.epoch = 7;
+    struct resolve_answer a = answer(w, &q);
+    assert_false(slice_present(a.ticket) || resolve_has_changed(&q, &a));
+    q.settles = 1;
+    a = answer(w, &q);
+    assert_true(slice_is(a.org, "org") && slice_present(a.ticket) && resolve_has_changed(&q, &a));
+    assert_false(a.settled);
+    q.pending = 1;
+    a = answer(w, &q);
+    assert_true(a.settled && !a.own); /* a management port means the worker wherever it is */
+    q.port = 9001;
+    a = answer(w, &q);
+    assert_true(a.settled && a.own);
+    q.pending = -1;
+    q.org = slice_text("org");
+    q.org_of_record = 1;
+    a = answer(w, &q);
+    assert_false(slice_present(a.ticket) || resolve_has_changed(&q, &a));
+    w->view.ticket_key = NULL; /* as without memory: nothing is said, or a tunnel would go on for nobody */
+    q.org = slice_text(NULL);
+    assert_int_equal(answer(w, &q).state, RESOLVE_UNAVAILABLE);
+    assert_false(answer(w, &q).reachable);
+    key_free(key);
+}
+
 static void without_an_epoch_a_hash_stands_in_and_changes_with_the_address(void **state)
 {
     struct world *w = *state;
@@ -443,6 +510,11 @@ static void the_largest_answer_fits_into_a_frame(void **state)
                                    .port = 65535,
                                    .host = slice_of(texts, 253 + strlen(":65535")),
                                    .headers = slice_of(texts, sizeof texts),
+                                   .withhold = true,
+                                   .ticket = slice_of(texts, 22),
+                                   .org = slice_of(texts, 255),
+                                   .settled = true,
+                                   .own = true,
                                    .refused = refusals[i]};
         struct writer w = writer_of(memory, sizeof memory);
         struct spop_actions actions = {.out = &w};
@@ -475,6 +547,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_whose_route_is_gone_is_not_granted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_without_a_token_is_refused_where_one_is_needed, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(an_older_ticket_grants_the_least, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_s_organisation_is_news_to_a_tunnel_without_one, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
                                         teardown),

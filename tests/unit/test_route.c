@@ -750,7 +750,7 @@ static void what_is_set_fits_into_a_frame(void **state)
             ROUTE_SET_MOST - (4 + 3) - (4 + 3 + 1) + more, value);
         struct routes *routes = routes_of(text, &why);
         assert_int_equal(routes != NULL, more == 0);
-        if (more && !strstr(why.text, ": set is over 3072 bytes"))
+        if (more && !strstr(why.text, ": set is over 2560 bytes"))
             fail_msg("said %s", why.text);
         routes_free(routes);
     }

@@ -298,8 +298,8 @@ void decide_asks(const struct decide_view *view, const struct asker *asker)
         view->asks(view->directory, asker);
 }
 
-/* Whose share of others' work this decision takes. A secret that was right before says that its sandbox asks. */
-static struct asker asker_of(const struct decision *d)
+/* A secret that was right before says that its sandbox asks. */
+struct asker decide_asker(const struct decision *d)
 {
     if (d->granted && !can_be_guessed(d))
         return asker_of_grant(&d->grant);
@@ -307,11 +307,10 @@ static struct asker asker_of(const struct decision *d)
                                                              : asker_of_source(&d->request->source);
 }
 
-/* Asks the directory once a decision. */
-static enum lookup look_up(struct decision *d, bool alike)
+enum lookup decide_look_up(struct decision *d, bool alike)
 {
     const struct decide_view *view = d->view;
-    const struct asker asker = asker_of(d);
+    const struct asker asker = decide_asker(d);
     decide_asks(view, &asker);
     if (!d->looked)
         d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space,
@@ -326,7 +325,7 @@ static enum refusal check_secret(struct decision *d, const char **why)
     *why = "a service has no record with a secret";
     if (d->route->service)
         return has_credential(d) ? REFUSAL_token_invalid : REFUSAL_token_missing;
-    enum lookup lookup = look_up(d, true);
+    enum lookup lookup = decide_look_up(d, true);
     d->pending = lookup == LOOKUP_PENDING;
     *why = "the directory cannot say";
     if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
@@ -407,6 +406,10 @@ static enum refusal check_grant(struct decision *d, struct slice sandbox, const 
     enum refusal refusal = token_admits(&d->grant, &target, why);
     if (refusal == REFUSAL_NONE && slice_present(d->grant.file) && !is_file_api(d)) {
         *why = "it is for a file of the sandbox, and this is not where these are";
+        return REFUSAL_not_granted;
+    }
+    if (refusal == REFUSAL_NONE && slice_present(d->grant.file) && d->upgrade) {
+        *why = "it is for a file of the sandbox, which no WebSocket is";
         return REFUSAL_not_granted;
     }
     if (refusal != REFUSAL_NONE || !d->grant.in_place ||
@@ -560,8 +563,8 @@ static void write_location(struct decision *d)
 static bool turn_into_cookie(struct decision *d)
 {
     const struct credential *c = &d->carried.credential;
-    if (!d->granted || !d->route->cookie || d->upgrade || !c->in_query ||
-        !slice_is(d->request->method, "GET") || !cookie_valid(c->token) ||
+    if (!d->granted || !d->found || !d->judgement.owner_known || !d->route->cookie || d->upgrade ||
+        !c->in_query || !slice_is(d->request->method, "GET") || !cookie_valid(c->token) ||
         !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
         return true;
     write_location(d);
@@ -574,106 +577,6 @@ static bool turn_into_cookie(struct decision *d)
     d->verdict->kind = VERDICT_REDIRECT;
     decide_tell(d, "cookie", "the token of the query becomes a cookie", nothing);
     return false;
-}
-
-/* ---- the sandbox ---- */
-
-bool decide_without_address(struct decision *d, const char *why)
-{
-    decide_tell(d, "worker", why, nothing);
-    d->verdict->kind = VERDICT_RELAY;
-    return true;
-}
-
-/* Whether the token names the sandbox. Otherwise only the record's org could tell whether it is good here. */
-static bool is_named(const struct decision *d)
-{
-    return !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
-}
-
-/* The directory cannot say (yet). The relay can wait for it. */
-static bool without_record(struct decision *d, enum lookup lookup)
-{
-    d->pending = lookup == LOOKUP_PENDING;
-    if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
-        return decide_deny(d, REFUSAL_token_revoked, "token",
-                           "it was issued before the directory's `not_before`");
-    if (d->pending && is_named(d) && d->route->via == ROUTE_RELAY)
-        return decide_without_address(d, "the directory has not answered yet: the relay waits for it");
-    return decide_deny(d, REFUSAL_directory_unavailable, "record", "the directory cannot say");
-}
-
-static bool find_record(struct decision *d)
-{
-    const char *why = "";
-    if (d->route->mux)
-        return decide_without_address(
-            d, "the relay takes requests out of its messages, each of which is decided");
-    if (d->route->service)
-        return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
-               decide_deny(d, REFUSAL_token_revoked, "token",
-                           "it was issued before the directory's `not_before`");
-    enum lookup lookup =
-        look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
-    if (lookup == LOOKUP_ABSENT)
-        return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
-    if (lookup == LOOKUP_FOUND && slice_present(d->record.sandbox))
-        return decide_deny(d, REFUSAL_sandbox_not_found, "record",
-                           "the record names whose address this is, and is no sandbox");
-    if (lookup != LOOKUP_FOUND)
-        return without_record(d, lookup);
-    d->found = true;
-    if (!d->granted)
-        return true;
-    int64_t own = d->record.not_before, all = d->view->not_before;
-    /* whoever may use it by its name may know its state, too */
-    struct slice org = d->record.bare && is_named(d) ? d->grant.org : d->record.org;
-    enum refusal refusal = token_admits_record(&d->grant, org, own > all ? own : all, &why);
-    return refusal == REFUSAL_NONE || decide_deny(d, refusal, "record", why);
-}
-
-static bool relay_waits(struct decision *d, enum refusal otherwise, const char *why)
-{
-    return d->route->via == ROUTE_RELAY ? decide_without_address(d, why)
-                                        : decide_deny(d, otherwise, "record", why);
-}
-
-/* Who asks may be known better now than when the record was looked up. */
-static bool may_wake(const struct decision *d)
-{
-    const struct asker asker = asker_of(d);
-    decide_asks(d->view, &asker);
-    return d->view->wake != NULL;
-}
-
-static bool check_state(struct decision *d)
-{
-    if (!d->found)
-        return true;
-    if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
-        d->verdict->org = d->record.org;
-    bool compared = !d->record.bare || !d->granted || !slice_present(d->grant.org);
-    if (compared) /* else resolve() compares the owner, when it is told */
-        d->verdict->epoch = record_epoch(&d->record);
-    switch (d->record.state) {
-    case RECORD_STOPPED:
-        return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
-    case RECORD_SUSPENDED:
-        if (may_wake(d) && d->view->wake(d->view->directory, d->space, d->sandbox))
-            return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is suspended and is being woken");
-        return decide_deny(d, REFUSAL_sandbox_waking, "record",
-                           "the sandbox is suspended and nobody here can wake it");
-    case RECORD_WAKING:
-        return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is waking up");
-    case RECORD_MIGRATING:
-        if (d->record.worker.kind == WORKER_NONE)
-            return relay_waits(d, REFUSAL_sandbox_migrating, "the sandbox is between two workers");
-        break;
-    case RECORD_RUNNING:
-        break;
-    }
-    decide_tell(d, "record", "found, and a worker serves it", nothing);
-    return true;
 }
 
 /* Answers that each have something of their own (tunnels, redirects), refusals, and what depends on more than a clock that
@@ -691,10 +594,10 @@ static int64_t good_until(const struct decision *d)
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
-    static decide_step *const steps[] = {check_request,    check_removed,    check_upgrade, find_route,
-                                         read_captures,    answer_preflight, check_token,   check_origin,
-                                         turn_into_cookie, find_record,      check_state,   decide_path,
-                                         decide_worker,    decide_headers};
+    static decide_step *const steps[] = {check_request, check_removed,    check_upgrade,    find_route,
+                                         read_captures, answer_preflight, check_token,      check_origin,
+                                         decide_path,   decide_record,    turn_into_cookie, decide_state,
+                                         decide_worker, decide_headers};
     struct decision d;
     d.view = view;
     d.request = request;
@@ -702,7 +605,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.verdict = verdict;
     d.route = NULL;
     d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = d.bearer_judged = false;
-    d.follows = d.opened = false;
+    d.opened = false;
     d.headers = nothing;
     d.sandbox = d.space = nothing;
     d.port = 0;

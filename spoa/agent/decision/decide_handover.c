@@ -71,6 +71,7 @@ static void set_grant(struct handover *h, const struct grant *grant)
     h->jti = grant->jti;
     h->kid = grant->kid;
     h->needs = grant->needs;
+    h->ports = grant->ports;
     h->key = grant->key;
     h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
     if (grant->bind)
@@ -89,10 +90,22 @@ static void set_org(struct handover *h, const struct decision *d)
 static void set_place(struct handover *h, const struct decision *d)
 {
     const struct verdict *v = d->verdict;
+    bool judged = d->found && d->judgement.leads;
     h->route = v->route;
     h->sandbox = v->sandbox;
     h->space = v->space;
-    h->port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
+    /* the worker's port may be another where the sandbox moves */
+    h->port = judged && d->judgement.follows ? -1 : v->port;
+    h->pending = judged || d->route->mux ? -1 : 1;
+    unsigned host_only = judge_host_only(v->path);
+    h->host_only = host_only ? (int64_t)host_only : -1;
+}
+
+/* An application's own credential may turn out to be the sandbox's access secret when the record comes, or changes. */
+static void set_bearer(struct handover *h, struct decision *d)
+{
+    if (d->foreign_auth && slice_present(d->verdict->auth) && slice_present(bearer_token(d->request)))
+        h->bearer = decide_bearer_digest(d);
 }
 
 static void write_handover(struct decision *d, const struct handover *h)
@@ -130,6 +143,7 @@ void decide_handover(struct decision *d)
     set_place(&h, d);
     h.session = v->session;
     set_org(&h, d);
+    set_bearer(&h, d);
     h.epoch = v->epoch;
     h.addr = v->addr;
     h.addr_port = v->addr_port;

@@ -4,6 +4,7 @@
 #define CELLGATE_AGENT_DECISION_DECIDE_STEPS_H
 
 #include "spoa/agent/decision/decide.h"
+#include "spoa/agent/decision/judge.h"
 #include "spoa/agent/model/authority.h"
 #include "spoa/agent/token/credential_source.h"
 
@@ -30,8 +31,8 @@ struct decision {
     enum lookup lookup;
     bool found; /* record is filled */
     struct record record;
-    struct slice headers; /* of the record, for the address that was chosen */
-    bool follows;         /* the address is the worker's own, wherever the sandbox moves */
+    struct judgement judgement; /* of the record, once it is found */
+    struct slice headers;       /* of the record, for the address that was chosen */
 };
 
 /* Every step returns true to go on; false: the verdict is complete. */
@@ -40,8 +41,17 @@ typedef bool decide_step(struct decision *d);
 void decide_tell(const struct decision *d, const char *step, const char *text, struct slice detail);
 /* Completes the verdict with a refusal; always false. */
 bool decide_deny(struct decision *d, enum refusal refusal, const char *step, const char *why);
+/* Returns the SHA-256 of what Authorization holds after `Bearer`, in hex; empty if there is no memory or room for it. */
+struct slice decide_bearer_digest(struct decision *d);
 /* To the relay, which asks for the address itself and waits for it. */
 bool decide_without_address(struct decision *d, const char *why);
+
+/* decide_record.c: whose the sandbox is, and its state. */
+decide_step decide_record, decide_state;
+/* Asks the directory, once a decision. alike: of somebody of whom nothing is proven yet. */
+enum lookup decide_look_up(struct decision *d, bool alike);
+/* Returns whose share of others' work this decision takes. */
+struct asker decide_asker(const struct decision *d);
 
 /* decide_handover.c: what the relay has to know, of a verdict that is VERDICT_RELAY. */
 void decide_handover(struct decision *d);

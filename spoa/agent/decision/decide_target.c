@@ -2,8 +2,6 @@
 /* decide_target: the end of a decision: which worker, and what it gets. */
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/decision/destination.h"
-#include "spoa/agent/model/system.h"
-#include "spoa/agent/route/path.h"
 #include "spoa/agent/token/static.h"
 #include "spoa/proto/http.h"
 
@@ -42,22 +40,15 @@ static bool no_worker(struct decision *d, enum destination_result result)
     return decide_deny(d, refusals[result], "worker", destination_text(result));
 }
 
-/* The needs of a route are known before the sandbox is; what they are worth only with its record. A token for
- * one file says more exactly what it is for. */
+/* The needs of a route are known before the sandbox is; what they are worth only with its record. */
 static bool may_reach(struct decision *d, const struct destination *to)
 {
-    bool unlimited = !d->granted || slice_present(d->grant.file);
     decide_tell(d, "worker", to->management ? "a management address" : "an application's address",
                 to->worker.host);
-    if (to->management && d->route->need == NEED_HTTP && !unlimited)
+    if (to->management && d->route->need == NEED_HTTP && d->granted)
         decide_tell(d, "need", "a route for http asks for exec at a management address", slice_text(NULL));
-    if (!unlimited && !destination_admits(to, d->route, d->grant.needs))
-        return decide_deny(d, REFUSAL_not_granted, "token",
-                           "it does not grant what is served at this address");
-    /* a route without a port leads to the worker's own */
-    if (!unlimited && !to->management && !d->port && !grant_allows_port(&d->grant, to->port))
-        return decide_deny(d, REFUSAL_not_granted, "token", "it is not for the port that is served there");
-    return true;
+    const char *step = d->judgement.place == REFUSAL_no_route ? "worker" : "token";
+    return d->judgement.leads || decide_deny(d, d->judgement.place, step, d->judgement.why);
 }
 
 static bool to_service(struct decision *d)
@@ -79,46 +70,22 @@ static bool to_service(struct decision *d)
     return true;
 }
 
-/* Whether software of the system may be what listens there. to NULL: the relay asks for the address later. A route without a
- * port means the worker's own, of which nothing but the configuration says what it runs. */
-static bool may_be_of(const struct decision *d, enum system system, const struct destination *to)
-{
-    const struct management *m = d->view->management;
-    uint16_t port = profile_of(system)->withheld.port;
-    unsigned systems = m ? m->systems : 0;
-    bool foreign = d->route->system != SYSTEM_NONE && d->route->system != system;
-    if (!port || (systems && !(systems & SYSTEM_BIT(system))))
-        return false;
-    return d->port == port || (to && to->port == port) ||
-           (!d->port && systems && !foreign && (!to || (to->own && to->management)));
-}
-
-static bool is_served(struct decision *d, const struct destination *to)
-{
-    for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++)
-        if (may_be_of(d, s, to) && path_names(d->verdict->path, profile_of(s)->withheld.segments))
-            return decide_deny(d, REFUSAL_no_route, "worker",
-                               "this endpoint is for the sandbox's host alone, whoever asks");
-    return true;
-}
-
 bool decide_worker(struct decision *d)
 {
     struct verdict *v = d->verdict;
     if (d->route->service)
         return to_service(d);
-    struct destination to;
     if (v->kind == VERDICT_RELAY) /* the relay waits for a worker, and asks again when there is one */
-        return d->route->mux || is_served(d, NULL);
-    enum destination_result result = destination_choose(d->view, &d->record, d->port, &to);
+        return true;
+    const struct destination to = d->judgement.to;
+    enum destination_result result = d->judgement.result;
     if (result == DESTINATION_FOUND || result == DESTINATION_UNRESOLVED)
         set_host(d, &to);
     if (result != DESTINATION_FOUND)
-        return no_worker(d, result) && is_served(d, &to);
-    if (!may_reach(d, &to) || !is_served(d, &to))
+        return no_worker(d, result);
+    if (!may_reach(d, &to))
         return false;
     d->headers = to.headers;
-    d->follows = to.own;
     if (to.worker.kind == WORKER_UNIX)
         return unix_worker(d);
     v->kind = d->route->via == ROUTE_RELAY ? VERDICT_RELAY : VERDICT_DIRECT;
@@ -222,26 +189,12 @@ static int64_t timeout_of(const struct decision *d)
 }
 
 /* Who has the sandbox's access secret, or the credential that let him in, in a second place may have meant it for us. */
-static bool is_credential(struct decision *d, struct slice bearer)
+static bool is_credential(const struct decision *d, struct slice bearer)
 {
-    uint8_t hex[65];
-    struct writer digest = writer_of(hex, sizeof hex);
     if (!slice_present(bearer))
         return false;
-    if (slice_present(d->carried.credential.token) && slice_equal(bearer, d->carried.credential.token))
-        return true;
-    if (!d->found)
-        return false;
-    const struct slice secrets[] = {d->record.access_sha256, record_access(&d->record, d->port)};
-    if (!slice_present(secrets[0]) &&
-        !slice_present(secrets[1])) /* most have none, and a digest takes 2 us */
-        return false;
-    if (!token_static_digest(bearer, &digest))
-        return true;
-    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
-        if (slice_present(secrets[i]) && slice_equal_constant_time(secrets[i], writer_slice(&digest)))
-            return true;
-    return false;
+    return (d->found && d->judgement.withhold) ||
+           (slice_present(d->carried.credential.token) && slice_equal(bearer, d->carried.credential.token));
 }
 
 bool decide_headers(struct decision *d)

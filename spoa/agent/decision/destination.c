@@ -125,18 +125,6 @@ enum destination_result destination_choose(const struct decide_view *view, const
     return locate(view, d);
 }
 
-/* A route that asks for `http` asks for `exec` at a management address. */
-static unsigned destination_need(const struct destination *d, const struct route *route)
-{
-    return d->management && route->need == NEED_HTTP ? NEED_EXEC : route->need;
-}
-
-bool destination_admits(const struct destination *d, const struct route *route, unsigned needs)
-{
-    unsigned need = route ? destination_need(d, route) : 0;
-    return route && (needs & need) == need;
-}
-
 void destination_host(const struct destination *d, struct writer *w)
 {
     const struct worker *worker = &d->worker;

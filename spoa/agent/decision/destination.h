@@ -39,8 +39,6 @@ struct destination {
  */
 enum destination_result destination_choose(const struct decide_view *view, const struct record *record,
                                            uint16_t port, struct destination *destination);
-/* Whether a grant of these needs is enough there. route NULL, of a tunnel whose route is gone: none is. */
-bool destination_admits(const struct destination *destination, const struct route *route, unsigned needs);
 /* Appends HOST[:PORT] for the worker's Host header, without the port that is the scheme's own; "localhost"
  * for a Unix socket. */
 void destination_host(const struct destination *destination, struct writer *w);

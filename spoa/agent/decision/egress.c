@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
+#include "spoa/agent/decision/judge.h"
 #include "spoa/agent/egress/reach.h"
 #include "spoa/agent/token/inside_proof.h"
 #include "spoa/agent/token/ticket.h"
@@ -240,10 +241,21 @@ static bool check_caller(struct egress *e)
 
 /* ---- what the sandbox may ---- */
 
+/* What leaves a sandbox is judged by its rules: whose they are has to be said. */
+static bool check_owner(struct egress *e)
+{
+    const struct grant *grant = &e->grant;
+    const struct admission admission = {
+        .by_token = true, .named = !slice_present(grant->org), .iat = grant->iat, .org = grant->org};
+    struct judgement judgement;
+    judge_caller(e->view, &admission, &e->record, &judgement);
+    if (judgement.caller == REFUSAL_token_revoked)
+        return egress_deny(e, REFUSAL_proxy_auth_required, "record", judgement.why);
+    return judgement.caller == REFUSAL_NONE || egress_deny(e, REFUSAL_egress_denied, "record", judgement.why);
+}
+
 static bool find_sandbox(struct egress *e)
 {
-    const struct decide_view *view = e->view;
-    const char *why = "";
     enum lookup lookup;
     e->verdict->sandbox = e->sandbox;
     e->verdict->space = e->space;
@@ -256,13 +268,7 @@ static bool find_sandbox(struct egress *e)
     if (e->record.bare)
         return egress_deny(e, REFUSAL_directory_unavailable, "record",
                            "the directory says no more than its state");
-    if (!e->granted)
-        return true;
-    int64_t own = e->record.not_before, all = view->not_before;
-    enum refusal refusal = token_admits_record(&e->grant, e->record.org, own > all ? own : all, &why);
-    if (refusal == REFUSAL_token_revoked)
-        return egress_deny(e, REFUSAL_proxy_auth_required, "record", why);
-    return refusal == REFUSAL_NONE || egress_deny(e, REFUSAL_egress_denied, "record", why);
+    return !e->granted || check_owner(e);
 }
 
 bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why)

@@ -38,20 +38,28 @@ void grant_put_port(struct writer *packed, uint16_t port)
     writer_be(packed, port, 2);
 }
 
-bool grant_port(const struct grant *grant, size_t i, uint16_t *port)
+static bool port_at(struct slice ports, size_t i, uint16_t *port)
 {
-    struct reader r = reader_of(slice_sub(grant->ports, 2 * i, 2));
+    struct reader r = reader_of(slice_sub(ports, 2 * i, 2));
     *port = (uint16_t)reader_be(&r, 2);
     return !r.failed;
 }
 
-bool grant_allows_port(const struct grant *grant, uint16_t port)
+bool grant_port(const struct grant *grant, size_t i, uint16_t *port)
+{
+    return port_at(grant->ports, i, port);
+}
+
+bool grant_ports_have(struct slice ports, uint16_t port)
 {
     uint16_t allowed;
-    if (port == 0 || !slice_present(grant->ports))
-        return true;
-    for (size_t i = 0; grant_port(grant, i, &allowed); i++)
+    for (size_t i = 0; port_at(ports, i, &allowed); i++)
         if (allowed == port)
             return true;
     return false;
+}
+
+bool grant_allows_port(const struct grant *grant, uint16_t port)
+{
+    return port == 0 || !slice_present(grant->ports) || grant_ports_have(grant->ports, port);
 }

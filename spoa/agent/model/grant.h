@@ -60,6 +60,8 @@ void need_text(unsigned needs, struct writer *w);
 void grant_put_port(struct writer *packed, uint16_t port);
 /* The i-th port of a packed list; false behind the last. */
 bool grant_port(const struct grant *grant, size_t i, uint16_t *port);
+/* Returns whether a packed list holds the port. */
+bool grant_ports_have(struct slice ports, uint16_t port);
 /* port 0: the request names none, which every grant allows. */
 bool grant_allows_port(const struct grant *grant, uint16_t port);
 

@@ -17,8 +17,8 @@
 /* What the relay gets of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
  * those that the route sets, and an answer's other variables. */
 #define RECORD_HEADERS_MOST 12288
-#define ROUTE_SET_MOST      3072
-#define ANSWER_REST_MOST    1020
+#define ROUTE_SET_MOST      2560
+#define ANSWER_REST_MOST    1532
 
 void record_pack_text(struct writer *w, struct slice text); /* at most 65535 bytes, else w->full */
 struct slice record_unpack_text(struct reader *r);

@@ -4,7 +4,9 @@
 #include "spoa/agent/serve/decision_thread_parts.h"
 #include "spoa/agent/serve/resolve.h"
 
-enum { QUESTION_MOST = 2048 /* bytes of a relay's question that is kept */ };
+enum {
+    QUESTION_MOST = 8192 /* bytes of a relay's question that is kept: a token may name thousands of ports */
+};
 
 /* A tunnel is there: its sandbox is in use. */
 static struct fair_owner owner_of(const struct decision_thread *d, const struct resolve_question *question)
@@ -23,6 +25,7 @@ static void look_up_for_relay(struct decision_thread *d, const struct resolve_qu
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
     finder->owner = owner_of(d, question);
     struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, decision_thread_unix_now());
+    view.ticket_key = d->options.ticket_key;
     resolve(&view, question, &scratch, answer);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/serve/resolve.h"
 
-#include "spoa/agent/decision/destination.h"
 #include "spoa/agent/decision/egress.h"
+#include "spoa/agent/decision/judge.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/token/ticket.h"
@@ -101,14 +101,102 @@ bool resolve_pack(const struct resolve_question *q, struct writer *w, struct spo
     return true;
 }
 
-bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question)
+static struct handover identity_of(const struct resolve_question *question)
 {
     struct handover h = handover_none();
-    h.ticket = question->ticket;
 #define X(kind, field, key) h.field = question->field;
     HANDOVER_IDENTITY(X)
 #undef X
-    return ticket_is_good(ticket_key, &h);
+    return h;
+}
+
+bool resolve_is_admitted(const struct key *ticket_key, struct resolve_question *question)
+{
+    struct handover h = identity_of(question);
+    h.ticket = question->ticket;
+    enum ticket_age age = ticket_check(ticket_key, &h);
+    question->old = age == TICKET_OLD ? 1 : -1;
+    return age != TICKET_BAD;
+}
+
+/* ---- who asks ---- */
+
+static bool is_by_token(const struct resolve_question *q)
+{
+    return slice_present(q->kid) || slice_present(q->key) || q->needs >= 0 || q->iat >= 0 || q->exp >= 0;
+}
+
+/* Returns what the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
+static unsigned granted(const struct resolve_question *q, const struct route *route)
+{
+    if (q->needs >= 0)
+        return (unsigned)q->needs & NEED_ALL;
+    return !is_by_token(q) ? NEED_ALL : route ? route->need : 0;
+}
+
+/* NULL also for a connection to the outside: no route led there, though one may be named `egress`. */
+static const struct route *route_of(const struct decide_view *view, const struct resolve_question *q)
+{
+    return slice_present(q->egress) ? NULL : routes_find(view->routes, q->route);
+}
+
+/* An older ticket says neither which ports its token is limited to nor what Authorization holds: then none and anything. A port
+ * that was asked for by its number was compared with the token's. */
+static void assume_least(const struct resolve_question *q, struct admission *a)
+{
+    uint16_t named = a->port;
+    if (q->old <= 0)
+        return;
+    if (!named)
+        a->ports = SLICE_LITERAL("");
+    a->bearer = SLICE_LITERAL("");
+}
+
+static struct admission admission_of(const struct decide_view *view, const struct resolve_question *q)
+{
+    const struct route *route = route_of(view, q);
+    struct admission a = {.route = route,
+                          .by_token = is_by_token(q),
+                          .named = true,
+                          .org_of_record = q->org_of_record > 0,
+                          .needs = granted(q, route),
+                          .host_only = q->host_only > 0 ? (unsigned)q->host_only : 0,
+                          .port = q->port > 0 ? (uint16_t)q->port : 0,
+                          .iat = q->iat,
+                          .org = q->org,
+                          .ports = q->ports,
+                          .kid = slice_present(q->key) ? slice_text(NULL) : q->kid,
+                          .bearer = q->bearer};
+    assume_least(q, &a);
+    return a;
+}
+
+/* A tunnel that came in without a token, where none was needed then. */
+static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
+{
+    const struct route *route = route_of(view, q);
+    return view->tokens && !view->open && route && route->need != 0;
+}
+
+/* Returns whether an entry that let it in would let it in again. */
+static bool stands(const struct decide_view *view, const struct resolve_question *q)
+{
+    const struct route *route = route_of(view, q);
+    struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
+    if (route)
+        tunnel.place = (struct credential_place){
+            .route = route->name, .system = route->system, .by_host = route->by_host, .any_host = true};
+    return token_stands(view->tokens, &tunnel);
+}
+
+/* Judges what the policy says of the credential, whatever the record does. */
+static enum refusal judge_credential(const struct decide_view *view, const struct resolve_question *q)
+{
+    bool known = slice_present(q->kid) || slice_present(q->key);
+    if ((!is_by_token(q) && needs_token(view, q)) || decide_revoked(view, q->jti) ||
+        (known && view->tokens && !stands(view, q)))
+        return REFUSAL_token_revoked;
+    return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }
 
 /* ---- the answer ---- */
@@ -136,120 +224,89 @@ static struct slice all_headers(const struct route *route, struct slice headers,
     return slice_of(scratch->at + start, scratch->len - start);
 }
 
-static bool is_by_token(const struct resolve_question *q)
+static void lead(const struct route *route, const struct destination *to, struct writer *scratch,
+                 struct resolve_answer *a)
 {
-    return slice_present(q->kid) || slice_present(q->key) || q->iat >= 0 || q->exp >= 0;
-}
-
-/* What the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
-static unsigned granted(const struct resolve_question *q, const struct route *route)
-{
-    if (q->needs >= 0)
-        return (unsigned)q->needs & NEED_ALL;
-    return !is_by_token(q) ? NEED_ALL : route ? route->need : 0;
-}
-
-/* Judged again: what the record says of the tunnel's port may be another than at its opening. */
-static void choose(const struct decide_view *view, const struct resolve_question *q,
-                   const struct record *record, struct writer *scratch, struct resolve_answer *a)
-{
-    struct destination to;
-    const struct route *route = routes_find(view->routes, q->route);
-    uint16_t port = q->port > 0 ? (uint16_t)q->port : 0;
-    enum destination_result result = destination_choose(view, record, port, &to);
-    bool refused = result == DESTINATION_CLOSED ||
-                   (result == DESTINATION_FOUND && !destination_admits(&to, route, granted(q, route)));
-    if (refused && a->refused == REFUSAL_NONE)
-        a->refused = REFUSAL_not_granted;
-    if (result != DESTINATION_FOUND || a->refused != REFUSAL_NONE)
-        return;
     a->reachable = true;
-    a->worker = to.worker;
-    a->port = to.port;
-    a->headers = all_headers(route, to.headers, scratch);
-    if (route && route->keep_host)
+    a->worker = to->worker;
+    a->port = to->port;
+    a->headers = all_headers(route, to->headers, scratch);
+    if (route->keep_host)
         return;
     size_t start = scratch->len;
-    destination_host(&to, scratch);
+    destination_host(to, scratch);
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
-/* NULL also for a connection to the outside: no route led there, though one may be named `egress`. */
-static const struct route *route_of(const struct decide_view *view, const struct resolve_question *q)
+/* Makes the ticket that decide() would have made with the record at hand: of the record's organisation, and of the place that was
+ * judged. The ticket of a tunnel that has both stays. Without memory for it the tunnel waits. */
+static void settle(const struct decide_view *view, const struct resolve_question *q,
+                   const struct record *record, const struct judgement *j, struct writer *scratch,
+                   struct resolve_answer *a)
 {
-    return slice_present(q->egress) ? NULL : routes_find(view->routes, q->route);
+    struct handover h = identity_of(q);
+    bool whole = !record->bare && slice_present(record->org);
+    if (q->settles <= 0 || q->old > 0)
+        return;
+    if (!slice_present(h.org) && whole) {
+        h.org = a->org = record->org;
+        h.org_of_record = 1;
+    }
+    if (h.pending > 0 && j->leads) {
+        a->settled = true;
+        a->own = j->follows;
+        h.port = a->own ? -1 : h.port;
+        h.pending = -1;
+    }
+    if (!a->settled && !slice_present(a->org))
+        return;
+    a->ticket = ticket_write(view->ticket_key, &h, scratch);
+    if (!slice_present(a->ticket))
+        *a = (struct resolve_answer){.state = RESOLVE_UNAVAILABLE};
 }
 
-/* A tunnel that came in without a token, where none was needed then. */
-static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
+static void judge_tunnel(const struct decide_view *view, const struct resolve_question *q,
+                         const struct record *record, const struct judgement *j, struct writer *scratch,
+                         struct resolve_answer *a)
 {
-    const struct route *route = route_of(view, q);
-    return view->tokens && !view->open && route && route->need != 0;
-}
-
-/* What let it in would let it in again, where it is now. */
-static bool stands(const struct decide_view *view, const struct resolve_question *q,
-                   const struct record *record)
-{
-    const struct route *route = route_of(view, q);
-    struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
-    if (route)
-        tunnel.place = (struct credential_place){
-            .route = route->name, .system = route->system, .by_host = route->by_host, .any_host = true};
-    return token_stands(view->tokens, &tunnel, record);
-}
-
-static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
-                                   const struct record *record)
-{
-    int64_t own = record->not_before, all = view->not_before;
-    bool known = slice_present(q->kid) || slice_present(q->key);
-    bool revoked = is_by_token(q) ? token_revoked(q->iat, own > all ? own : all) : needs_token(view, q);
-    revoked = revoked || decide_revoked(view, q->jti);
-    struct record own_secret = *record;
-    own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
-    const struct record *whole = record->bare ? NULL : &own_secret;
-    if (revoked || (known && view->tokens && !stands(view, q, whole)))
-        return REFUSAL_token_revoked;
-    return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
-}
-
-/* It may have got another owner since the tunnel was opened, or lost its own: to a token's organisation a record of nobody
- * is foreign, as for decide(). One that leads nowhere may say little, as while the sandbox moves. */
-static bool is_of_another(const struct resolve_question *q, const struct record *record)
-{
-    bool leads = record->worker.kind != WORKER_NONE || record->ports.len > 0;
-    if (!slice_present(q->org) || record->bare)
-        return false;
-    return slice_present(record->org) ? !slice_equal(q->org, record->org) : leads && q->org_of_record <= 0;
+    if (record->state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
+        view->wake(view->directory, q->space, q->sandbox))
+        a->state = RECORD_WAKING;
+    if (a->refused == REFUSAL_NONE && (j->place == REFUSAL_not_granted || j->place == REFUSAL_no_route))
+        a->refused = REFUSAL_not_granted;
+    if (a->refused != REFUSAL_NONE)
+        return;
+    a->withhold = j->withhold;
+    if (j->leads)
+        lead(route_of(view, q), &j->to, scratch, a);
+    settle(view, q, record, j, scratch, a);
 }
 
 void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,
              struct resolve_answer *a)
 {
     struct record record;
+    struct judgement j;
     enum lookup lookup = view->find(view->directory, q->space, q->sandbox, &record);
     *a = (struct resolve_answer){.state = lookup == LOOKUP_ABSENT ? RESOLVE_ABSENT : RESOLVE_UNAVAILABLE};
     if (lookup != LOOKUP_FOUND)
         return;
-    if (is_of_another(q, &record)) {
+    const struct admission admission = admission_of(view, q);
+    bool egress = slice_present(q->egress);
+    (egress ? judge_caller : judge)(view, &admission, &record, &j);
+    if (j.caller == REFUSAL_sandbox_not_found) {
         a->state = RESOLVE_ABSENT;
         return;
     }
     a->state = (int)record.state;
     /* after a state alone the owner has still to be compared */
-    a->epoch = record.bare && slice_present(q->org) && q->epoch < 0 ? -1 : record_epoch(&record);
-    a->refused = still_admitted(view, q, &record);
-    if (slice_present(q->egress)) {
-        if (a->refused == REFUSAL_NONE && !record.bare)
-            a->refused = egress_stands(view, &record, q->egress, &q->addr, q->inspect);
-        return;
-    }
-    if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
-        view->wake(view->directory, q->space, q->sandbox))
-        a->state = RECORD_WAKING;
-    if (record.state == RECORD_RUNNING || record.state == RECORD_MIGRATING)
-        choose(view, q, &record, scratch, a);
+    bool open = slice_present(q->org) || q->pending > 0;
+    a->epoch = record.bare && open && q->epoch < 0 ? -1 : record_epoch(&record);
+    a->refused = j.caller != REFUSAL_NONE ? j.caller : judge_credential(view, q);
+    if (!egress)
+        judge_tunnel(view, q, &record, &j, scratch, a);
+    else if (a->refused == REFUSAL_NONE && !record.bare)
+        a->refused = egress_stands(view, &record, q->egress, &q->addr, q->inspect);
 }
 
 /* The name of a worker may have got another address, of which the record and its epoch know nothing. */
@@ -269,7 +326,8 @@ bool resolve_has_changed(const struct resolve_question *question, const struct r
         return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
                answer->state == RECORD_STOPPED;
     return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT || stopped ||
-           answer->epoch != question->epoch || is_elsewhere(question, answer);
+           slice_present(answer->ticket) || answer->epoch != question->epoch ||
+           is_elsewhere(question, answer);
 }
 
 /* ---- on the wire ---- */
@@ -309,6 +367,14 @@ void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
         write_worker(a, actions);
     if (a->headers.len)
         set(actions, "headers", spop_binary(a->headers));
+    if (a->withhold)
+        set(actions, "withhold", spop_bool(true));
+    set_text(actions, "ticket", a->ticket);
+    set_text(actions, "org", a->org);
+    if (a->settled)
+        set(actions, "settled", spop_bool(true));
+    if (a->own)
+        set(actions, "own", spop_bool(true));
     if (a->unwatched)
         set(actions, "unwatched", spop_bool(true));
     if (a->refused != REFUSAL_NONE)

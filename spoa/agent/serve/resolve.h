@@ -13,11 +13,13 @@
 #include "spoa/spop/spop.h"
 
 /*  X(kind, field, argument); an INT that is absent is -1, an ADDRESS has family 0 */
-#define RESOLVE_ARGUMENTS(X)                                                          \
-    HANDOVER_IDENTITY(X)                                                              \
-    X(TEXT, ticket, "ticket") /* for all of that */                                   \
-    X(INT, idle, "idle")      /* a subscription: seconds since the tunnel was used */ \
-    X(INT, epoch, "epoch")    /* a subscription: the one it knows */                  \
+#define RESOLVE_ARGUMENTS(X)                                                                      \
+    HANDOVER_IDENTITY(X)                                                                          \
+    X(TEXT, ticket, "ticket")  /* for all of that */                                              \
+    X(INT, old, "old")         /* 1: the ticket is of an older domain; the agent's own finding */ \
+    X(INT, settles, "settles") /* 1: the relay replaces its ticket by an answer's */              \
+    X(INT, idle, "idle")       /* a subscription: seconds since the tunnel was used */            \
+    X(INT, epoch, "epoch")     /* a subscription: the one it knows */                             \
     X(ADDRESS, addr, "addr") /* a subscription: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
 
 struct resolve_question {
@@ -42,7 +44,13 @@ struct resolve_answer {
     uint16_t port;
     struct slice host;    /* Host towards the worker; absent: keep the client's */
     struct slice headers; /* of the destination, packed as in record_pack.h */
+    bool withhold;        /* Authorization of the client is the sandbox's access secret */
     enum refusal refused; /* token_revoked, token_expired, not_granted; REFUSAL_NONE */
+    /* The ticket that replaces the question's, because the record says more than was known; absent: it stays. */
+    struct slice ticket;
+    struct slice org; /* the record's, which it adds; absent: it adds none */
+    bool settled;     /* it is not pending any more */
+    bool own;         /* of one that is settled: the place is the worker's own, whatever its port */
 };
 
 /* What of the arguments counts, in a message of its own, so that a subscription keeps nothing else. False: w
@@ -50,8 +58,9 @@ struct resolve_answer {
 bool resolve_pack(const struct resolve_question *question, struct writer *w, struct spop_args *args);
 /* Slices point into the frame. False: the arguments are not a question of a relay's. */
 bool resolve_from_args(struct spop_args args, struct resolve_question *question);
-/* Whether the agent has admitted the tunnel that it is asked for: nothing else may be said of a sandbox. */
-bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question);
+/* Returns whether the agent has admitted the tunnel that it is asked for: nothing else may be said of a sandbox. Sets
+ * question->old. */
+bool resolve_is_admitted(const struct key *ticket_key, struct resolve_question *question);
 /* Of a question that is admitted. Texts of *answer point into the record, the policy and scratch. */
 void resolve(const struct decide_view *view, const struct resolve_question *question, struct writer *scratch,
              struct resolve_answer *answer);

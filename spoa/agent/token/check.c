@@ -181,12 +181,18 @@ enum refusal token_admits(const struct grant *grant, const struct token_target *
     return REFUSAL_NONE;
 }
 
+bool token_owns(struct slice of_token, bool named, struct slice of_record)
+{
+    if (!slice_present(of_token))
+        return named;
+    return slice_present(of_record) && slice_equal(of_token, of_record);
+}
+
 enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
                                  const char **reason)
 {
-    bool owned = slice_present(org) && slice_present(grant->org) && slice_equal(org, grant->org);
     *reason = "good";
-    if ((slice_present(grant->org) || any_sandbox(grant)) && !owned)
+    if (!token_owns(grant->org, !any_sandbox(grant), org))
         return refuse_credential(REFUSAL_sandbox_not_found, reason,
                                  "the sandbox is not of the token's organisation");
     if (token_revoked(grant->iat, not_before))
@@ -195,11 +201,9 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     return REFUSAL_NONE;
 }
 
-bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel, const struct record *record)
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel)
 {
-    if (slice_present(tunnel->key))
-        return tokens_has_key(tokens, tunnel->key);
-    return tokens_admit(tokens, tunnel) && (!record || token_static_stands(tunnel->kid, record));
+    return slice_present(tunnel->key) ? tokens_has_key(tokens, tunnel->key) : tokens_admit(tokens, tunnel);
 }
 
 bool token_revoked(int64_t iat, int64_t not_before)

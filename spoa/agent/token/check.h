@@ -54,15 +54,16 @@ struct token_target {
 };
 /* Before the sandbox is looked up: wrong_sandbox or not_granted. */
 enum refusal token_admits(const struct grant *grant, const struct token_target *target, const char **reason);
+/* Returns whether a token's organisation (absent: it names none) may use a sandbox of the record's: the same one, or any if the
+ * token names the sandbox and no organisation. */
+bool token_owns(struct slice of_token, bool named, struct slice of_record);
 /* With the record: sandbox_not_found where it is not the token's organisation's, token_revoked where the
  * token was issued before not_before (the later of the record's and the directory's; 0: none). */
 enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
                                  const char **reason);
 /* For tunnels that are open: whether the key of tunnel->key (absent: of tunnel->kid) is still one; of a secret, or of none,
- * whether an entry still grants there what it granted, and the record's secret is the same. record: NULL where its secret
- * is not known at the moment. */
-bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel,
-                  const struct record *record);
+ * whether an entry still grants there what it granted. */
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel);
 /* The same: whether a token issued at iat (-1: it did not say) is refused by not_before. */
 bool token_revoked(int64_t iat, int64_t not_before);
 

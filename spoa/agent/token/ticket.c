@@ -12,7 +12,8 @@
 #include "spoa/base/base64url.h"
 
 /* A later version that signs something else says so here. */
-#define DOMAIN "cellgate ticket 1;"
+#define DOMAIN     "cellgate ticket 2;"
+#define DOMAIN_OLD "cellgate ticket 1;"
 
 enum { SECRET_MOST = 4096, IDENTITY_MOST = 16384, TEXT = (TICKET_BYTES * 4 + 2) / 3 };
 
@@ -100,12 +101,13 @@ struct key *ticket_key_load(const char *path, struct fail *why)
 
 /* ---- tickets ---- */
 
-static bool sign(const struct key *key, const struct handover *handover, uint8_t ticket[TEXT])
+static bool sign(const struct key *key, const char *domain, const struct handover *handover,
+                 uint8_t ticket[TEXT])
 {
     uint8_t text[IDENTITY_MOST], signature[KEY_SIGNATURE];
     struct writer identity = writer_of(text, sizeof text), mac = writer_of(signature, sizeof signature),
                   out = writer_of(ticket, TEXT);
-    writer_text(&identity, DOMAIN);
+    writer_text(&identity, domain);
     handover_encode_identity(handover, &identity);
     if (identity.full || !key || !key_sign(key, writer_slice(&identity), &mac))
         return false;
@@ -117,15 +119,22 @@ struct slice ticket_write(const struct key *key, const struct handover *handover
 {
     uint8_t ticket[TEXT];
     size_t start = w->len;
-    if (!sign(key, handover, ticket) || w->full || w->size - w->len < sizeof ticket)
+    if (!sign(key, DOMAIN, handover, ticket) || w->full || w->size - w->len < sizeof ticket)
         return slice_text(NULL);
     writer_put(w, slice_of(ticket, sizeof ticket));
     return slice_of(w->at + start, w->len - start);
 }
 
-bool ticket_is_good(const struct key *key, const struct handover *handover)
+static bool is_signed(const struct key *key, const char *domain, const struct handover *handover)
 {
     uint8_t ticket[TEXT];
-    return sign(key, handover, ticket) && handover->ticket.len == sizeof ticket &&
+    return sign(key, domain, handover, ticket) && handover->ticket.len == sizeof ticket &&
            CRYPTO_memcmp(ticket, handover->ticket.at, sizeof ticket) == 0;
+}
+
+enum ticket_age ticket_check(const struct key *key, const struct handover *handover)
+{
+    if (is_signed(key, DOMAIN, handover))
+        return TICKET_GOOD;
+    return is_signed(key, DOMAIN_OLD, handover) ? TICKET_OLD : TICKET_BAD;
 }

@@ -4,6 +4,9 @@
  * admitted. The agent puts it into the handover, the relay hands it back with each question, unchanged, as it
  * does the identity that the ticket is for (HANDOVER_IDENTITY). It is an HMAC-SHA256 of that identity, cut to
  * 128 bits. It does not expire: key, exp and not_before of the identity are judged at each question.
+ *
+ * The agent before this one wrote tickets of an older domain, which say nothing of a token's ports, of a decision without a place
+ * and of what Authorization holds. Tunnels outlive their agent, so these are good, and judged as if they granted the least.
  */
 #ifndef CELLGATE_AGENT_TOKEN_TICKET_H
 #define CELLGATE_AGENT_TOKEN_TICKET_H
@@ -19,7 +22,8 @@ struct key *ticket_key_load(const char *path, struct fail *why);
 
 /* Appends the ticket for the identity of this handover; absent without memory or room, and without a key. */
 struct slice ticket_write(const struct key *key, const struct handover *handover, struct writer *w);
-/* Whether handover->ticket is one for its identity. Takes the same time for each that is not. */
-bool ticket_is_good(const struct key *key, const struct handover *handover);
+enum ticket_age { TICKET_BAD, TICKET_OLD, TICKET_GOOD };
+/* Returns whether handover->ticket is one for its identity. Takes the same time for each that is not. */
+enum ticket_age ticket_check(const struct key *key, const struct handover *handover);
 
 #endif
