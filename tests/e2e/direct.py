@@ -353,7 +353,7 @@ class Direct:
         if not key.exists():
             return None
         identity = handover(**{name: handed.get(name) for name in IDENTITY})
-        mac = hmac.new(key.read_bytes(), b"cellgate ticket 1;" + identity.encode(), hashlib.sha256).digest()
+        mac = hmac.new(key.read_bytes(), b"cellgate ticket 2;" + identity.encode(), hashlib.sha256).digest()
         return base64.urlsafe_b64encode(mac[:16]).rstrip(b"=").decode()
 
     def ask(self, worker=None, fields=(), path="/sandboxes/sb-1/pty/s1?cols=80", behind=b"", head=None, **handed):

@@ -445,9 +445,45 @@ static void clients_without_a_token_have_a_slice_of_the_places(void **state)
     limits_free(l);
 }
 
+/* A tunnel whose record comes later than its client counts for the record's organisation from then on, and what it holds does. */
+static void a_tunnel_counts_for_an_organisation_that_becomes_known(void **state)
+{
+    struct limits_settings most = {.memory = MIB, .most = {[LIMIT_org] = 1}};
+    struct limits *l = limits_new(&most);
+    const struct limits_owner before[] = {{.sandbox = SLICE_LITERAL("s1")}, {.sandbox = SLICE_LITERAL("s2")}};
+    struct limits_owner after[] = {before[0], before[1]};
+    struct limits_use use[2];
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        after[i].org = SLICE_LITERAL("o");
+        assert_int_equal(limits_enter(l, &before[i]), LIMIT_NONE);
+        use[i] = limits_use_begin(l, &before[i]);
+        limits_use_set(l, &use[i], 64 * KIB, i == 0);
+    }
+    assert_int_equal(limits_name_org(l, &after[0], &use[0]), LIMIT_NONE);
+    assert_true(use[0].held == 64 * KIB && use[0].wanted > 0);
+    const struct limits_use kept = use[1];
+    assert_int_equal(limits_name_org(l, &after[1], &use[1]), LIMIT_org);
+    assert_memory_equal(&kept, &use[1], sizeof kept);
+    struct limits_use of_org = limits_use_begin(l, &after[0]), of_sandbox = limits_use_begin(l, &before[0]);
+    assert_ptr_equal(of_org.holder, use[0].holder);
+    assert_ptr_not_equal(of_sandbox.holder, use[0].holder);
+    limits_use_end(l, &of_org);
+    limits_use_end(l, &of_sandbox);
+    limits_use_end(l, &use[0]);
+    limits_leave(l, &after[0]);
+    assert_int_equal(limits_tunnels(l), 1);
+    /* there is room for the other one now */
+    assert_int_equal(limits_name_org(l, &after[1], &use[1]), LIMIT_NONE);
+    limits_use_end(l, &use[1]);
+    limits_leave(l, &after[1]);
+    limits_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tunnel_counts_for_an_organisation_that_becomes_known),
         cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
         cmocka_unit_test(what_has_to_become_whole_has_room_beside_all_that_the_tunnel_holds),
         cmocka_unit_test(who_is_beyond_its_share_gets_nothing_that_others_wait_for),

@@ -842,6 +842,43 @@ static void every_worker_selects_the_same_subprotocol(void **state)
     free(u);
 }
 
+static void an_upgrade_takes_another_handover_and_keeps_the_rest(void **state)
+{
+    static const char text[] =
+        "GET /a HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
+        "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
+        "X-Cell-Handover:route=r;sandbox=s;pending=1;ports=%1F%90\r\nAuthorization:Bearer b\r\n\r\n";
+    static uint8_t org[300];
+    struct slice guard;
+    struct upgrade *u = upgrade_of(text, &guard);
+    struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;
+    (void)state;
+    guarded_free(guard);
+    assert_non_null(kept);
+    struct handover h = upgrade_handover(kept);
+    h.org = slice_of(org, sizeof org);
+    h.pending = -1;
+    h.ticket = SLICE_LITERAL("0123456789012345678901");
+    struct upgrade_kept *fresh = upgrade_with_handover(kept, &h);
+    assert_non_null(fresh);
+    const struct upgrade back = upgrade_unpack(fresh);
+    assert_true(slice_equal(back.handover.org, h.org) && slice_equal(back.handover.ticket, h.ticket) &&
+                back.handover.pending == -1 && slice_equal(back.handover.ports, SLICE_LITERAL("\x1f\x90")));
+    assert_true(slice_equal(back.target, u->target) && slice_equal(back.fields, u->fields) &&
+                slice_equal(back.key, u->key));
+    /* Authorization goes to the worker, unless the agent says what it is */
+    for (int withhold = 0; withhold < 2; withhold++) {
+        uint8_t memory[1024];
+        struct writer w = writer_of(memory, sizeof memory);
+        const struct target to = {.withhold = withhold};
+        upgrade_request(&back, &to, SLICE_LITERAL(KEY), slice_text(NULL), slice_text(NULL), &w);
+        assert_int_equal(memmem(memory, w.len, "Bearer b", 8) != NULL, !withhold);
+    }
+    free(fresh);
+    free(kept);
+    free(u);
+}
+
 static bool holds(struct slice bytes, const char *text)
 {
     return memmem(bytes.at, bytes.len, text, strlen(text));
@@ -944,6 +981,7 @@ int main(void)
         cmocka_unit_test(a_refusal_can_be_a_close_that_a_browser_reads),
         cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
+        cmocka_unit_test(an_upgrade_takes_another_handover_and_keeps_the_rest),
         cmocka_unit_test(an_upgrade_at_rest_is_packed),
         cmocka_unit_test(refusals_are_whole_answers),
     };

@@ -131,6 +131,7 @@ static void put_args(struct spop_ask *ask, const struct question *q)
     HANDOVER_IDENTITY(X)
 #undef X
     arg_text(ask, "ticket", h->ticket);
+    arg_int(ask, "settles", text.settles ? 1 : -1);
     if (q->watch)
         arg_int(ask, "idle", text.idle);
     arg_int(ask, "epoch", text.epoch);
@@ -275,6 +276,16 @@ static void take_variable(struct answer *a, const struct spop_action *action)
         a->target.host = value->bytes;
     else if (slice_is(name, "headers"))
         a->target.headers = value->bytes;
+    else if (slice_is(name, "withhold"))
+        a->target.withhold = value->truth;
+    else if (slice_is(name, "ticket"))
+        a->ticket = value->bytes;
+    else if (slice_is(name, "org"))
+        a->org = value->bytes;
+    else if (slice_is(name, "settled"))
+        a->settled = value->truth;
+    else if (slice_is(name, "own"))
+        a->own = value->truth;
     else if (slice_is(name, "epoch"))
         a->epoch = value->number;
     else if (slice_is(name, "unwatched"))

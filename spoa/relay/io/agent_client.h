@@ -23,6 +23,7 @@ struct question_text {
     int64_t epoch;       /* that is known; negative: none */
     struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
     int32_t idle;        /* of a watch: seconds since the tunnel was used; negative: it does not matter */
+    bool settles;        /* answer.ticket takes the place of the ticket */
 };
 
 struct question_user {

@@ -418,6 +418,15 @@ void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, boo
     use->wanted = wanted;
 }
 
+enum limit limits_name_org(struct limits *l, const struct limits_owner *owner, struct limits_use *use)
+{
+    enum limit reached = change(l, owner, LIMIT_org, true);
+
+    if (reached == LIMIT_NONE)
+        limits_use_move(l, use, owner);
+    return reached;
+}
+
 static uint64_t held_by(const struct limits_holder *owner)
 {
     return atomic_load_explicit(&owner->held, memory_order_relaxed);

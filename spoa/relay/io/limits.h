@@ -82,6 +82,11 @@ void limits_set(struct limits *limits, const struct limits_settings *settings);
 enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
     __attribute__((warn_unused_result));
 void limits_leave(struct limits *limits, const struct limits_owner *owner);
+/* The organisation of a tunnel that entered without one is known now: counts the tunnel for it, and makes it answer for what the
+ * tunnel holds. Otherwise returns LIMIT_org or LIMIT_MEMORY, and nothing has changed. */
+struct limits_use;
+enum limit limits_name_org(struct limits *limits, const struct limits_owner *owner, struct limits_use *use)
+    __attribute__((warn_unused_result));
 /* How many tunnels this limit allows the owner now: what is said of one that was reached. */
 uint64_t limits_most(const struct limits *limits, const struct limits_owner *owner, enum limit limit);
 uint64_t limits_tunnels(const struct limits *limits);

@@ -48,6 +48,7 @@ static void say(void *owner, bool watch, struct question_text *to)
 
     to->handover = upgrade_handover(tunnel_rest_look_at_upgrade(owner));
     to->epoch = watch ? t->connector.watched : t->connector.epoch;
+    to->settles = !t->outside;
     if (!watch)
         return;
     to->idle = idle_seconds(t);
@@ -86,16 +87,55 @@ static void take_answer(struct tunnel_io *io, bool watch, const struct answer *a
         tunnel_agent_end_move(io);
 }
 
+/* ---- what the directory adds to its ticket ---- */
+static struct handover handover_with(struct handover h, const struct answer *answer)
+{
+    h.ticket = answer->ticket;
+    if (slice_present(answer->org)) {
+        h.org = answer->org;
+        h.org_of_record = 1;
+    }
+    if (answer->settled)
+        h.pending = -1;
+    if (answer->own)
+        h.port = -1;
+    return h;
+}
+
+/* Nothing is dialled by an answer before the tunnel counts for the organisation that it names. Under a dial, which uses the
+ * upgrade, the answer's ticket is not kept; the watch brings it again. */
+static void settle(struct tunnel_io *io, struct answer *answer)
+{
+    if (!slice_present(answer->ticket) || io->dial)
+        return;
+    const struct handover before = upgrade_handover(tunnel_rest_upgrade(io)),
+                          after = handover_with(before, answer);
+    bool named = !slice_present(before.org) && slice_present(after.org);
+    struct upgrade_kept *fresh = tunnel_rest_with_handover(io, &after);
+
+    if (!fresh) {
+        *answer = no_news;
+    } else if (named && !tunnel_limits_name_org(io, &after)) {
+        free(fresh);
+        answer->refused = REFUSAL_too_many_tunnels;
+    } else {
+        tunnel_rest_replace_upgrade(io, fresh);
+    }
+    answer->ticket = answer->org = slice_text(NULL); /* the answer may be kept for longer than its frame */
+}
+
 /* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
-static void on_answered(void *owner, bool watch, const struct answer *answer)
+static void on_answered(void *owner, bool watch, const struct answer *told)
 {
     struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct answer known = *told, *answer = &known;
     bool waited = io->move;
 
     if (!watch)
         tunnel_agent_drop_ask(io);
     if (waited)
         tunnel_agent_end_move(io);
+    settle(io, answer);
     if (watch && tunnel_would_move(&io->tunnel, answer) && !begin_move(io, answer))
         return;
     take_answer(io, watch, answer);

@@ -106,6 +106,10 @@ struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
 struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);
 /* Its upgrade, until it rests again; without memory, which io.upgrade says, only to look at. */
 struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
+/* Returns a copy of its upgrade with this handover, to replace it by or to free; NULL without memory. */
+struct upgrade_kept *tunnel_rest_with_handover(struct tunnel_io *io, const struct handover *handover);
+/* Frees its upgrade, which no dial may use, and takes over this one. */
+void tunnel_rest_replace_upgrade(struct tunnel_io *io, struct upgrade_kept *fresh);
 /* For what it tells of the tunnel's upgrade. */
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
 
@@ -129,6 +133,8 @@ void tunnel_times_set(struct tunnel_seat *seat, uint64_t at);
 struct limits_owner tunnel_limits_owner(const struct handover *h);
 /* Counts a new one. False: a limit is reached, which is logged, or out of memory. */
 bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h);
+/* Its organisation is known by now: counts it there. False: as tunnel_limits_enter. */
+bool tunnel_limits_name_org(struct tunnel_io *io, const struct handover *h);
 /* It has ended, and is counted no longer. */
 void tunnel_limits_leave(struct tunnel_io *io);
 /* As host.may_hold. */

@@ -19,21 +19,31 @@ struct limits_owner tunnel_limits_owner(const struct handover *h)
     return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
 }
 
-bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h)
+static bool has_entered(struct relay_thread *thread, const struct handover *h, const struct limits_owner *of,
+                        enum limit limit)
 {
-    struct limits_owner owner = tunnel_limits_owner(h);
-    enum limit limit = limits_enter(thread->limits, &owner);
-
     if (limit == LIMIT_NONE)
         return true;
     if (limit == LIMIT_MEMORY)
         return false;
     metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
     log_write(thread->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
-              LOG_U64("at", limits_most(thread->limits, &owner, limit)), LOG_SLICE("id", h->id),
+              LOG_U64("at", limits_most(thread->limits, of, limit)), LOG_SLICE("id", h->id),
               LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org),
               LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
     return false;
+}
+
+bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h)
+{
+    const struct limits_owner owner = tunnel_limits_owner(h);
+    return has_entered(thread, h, &owner, limits_enter(thread->limits, &owner));
+}
+
+bool tunnel_limits_name_org(struct tunnel_io *io, const struct handover *h)
+{
+    const struct limits_owner owner = tunnel_limits_owner(h);
+    return has_entered(io->thread, h, &owner, limits_name_org(io->thread->limits, &owner, &io->stats.use));
 }
 
 void tunnel_limits_leave(struct tunnel_io *io)

@@ -117,6 +117,19 @@ struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io)
     return io->upgrade;
 }
 
+struct upgrade_kept *tunnel_rest_with_handover(struct tunnel_io *io, const struct handover *handover)
+{
+    const struct upgrade_kept *kept = tunnel_rest_upgrade(io);
+    return io->upgrade ? upgrade_with_handover(kept, handover) : NULL;
+}
+
+void tunnel_rest_replace_upgrade(struct tunnel_io *io, struct upgrade_kept *fresh)
+{
+    assert(!io->dial && io->upgrade);
+    give_upgrade(&io->thread->rest, io->upgrade, io->upgrade_small);
+    tunnel_rest_keep_upgrade(io, fresh);
+}
+
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io)
 {
     io->stats.upgrade = tunnel_rest_upgrade(io);

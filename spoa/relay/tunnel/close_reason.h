@@ -10,40 +10,41 @@
 #define CLOSE_NONE   1 /* nobody is there to get one */
 
 /*  X(name, code towards the client, code towards the worker, reason text) */
-#define CLOSE_REASONS(X)                                                                                    \
-    X(client_closed, CLOSE_PASSED, CLOSE_PASSED, "")                /* the client closed */                 \
-    X(client_lost, CLOSE_NONE, 1001, "client lost")                 /* it ended without a Close */          \
-    X(client_silent, CLOSE_NONE, 1001, "client lost")               /* no Pong for `dead_after` */          \
-    X(client_protocol, 1002, 1001, "protocol error")                /* the client broke RFC 6455 */         \
-    X(client_too_slow, 1013, 1001, "too slow")                      /* no progress for `stall` */           \
-    X(session_ended, CLOSE_PASSED, CLOSE_PASSED, "")                /* the worker closed */                 \
-    X(exec_completed, CLOSE_PASSED, CLOSE_PASSED, "exec completed") /* its process had exited */            \
-    X(taken_over, CLOSE_PASSED, CLOSE_PASSED, "")                   /* 4001 from the worker */              \
-    X(data_refused, CLOSE_PASSED, CLOSE_PASSED, "")                 /* 1002, 1003, 1007-1010 */             \
-    X(worker_protocol, 1011, 1002, "worker protocol error")         /* the worker broke RFC 6455 */         \
-    X(process_exited, 1000, CLOSE_NONE, "process exited")           /* as a redial found out */             \
-    X(resume_expired, 1011, CLOSE_NONE, "resume expired")           /* the session has forgotten it */      \
-    X(worker_lost, 1011, CLOSE_NONE, "worker lost")             /* no adapter, and no session in its URL */ \
-    X(client_resumes, 1012, 1001, "worker lost")                /* the client resumes by itself */          \
-    X(not_redialled, 1012, 1001, "worker lost")                 /* the route says `redial: false` */        \
-    X(session_not_found, 1000, CLOSE_NONE, "session not found") /* 404 or 410 at a redial */                \
-    X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* another 4xx at a redial */               \
-    X(sandbox_stopped, 1000, 1001, "sandbox stopped")           /* the directory says so */                 \
-    X(sandbox_not_found, 1000, 1001, "sandbox not found")       /* the directory says so */                 \
-    X(token_revoked, 1008, 1001, "token revoked") /* its key is gone, or not_before is later */             \
-    X(token_expired, 1008, 1001, "token expired") /* if its entry has `bind` */                             \
-    X(not_granted, 1008, 1001, "not granted")     /* its token does not grant this any more */              \
-    X(not_admitted, 1011, 1001, "not admitted")   /* the agent does not know its ticket */                  \
-    X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* no worker in time */                    \
-    X(flapping, 1011, 1001, "upstream flapping")                 /* lost too often within `flap_window` */  \
-    X(message_cut, 1012, CLOSE_NONE, "message cut")              /* one to the client broke off */          \
-    X(message_too_big, 1009, 1009, "message too big")            /* larger than `max_message` */            \
-    X(idle, 1001, 1001, "idle")                                  /* no data for `idle` */                   \
-    X(max_age, 1001, 1001, "max age")                            /* open for `max_age` */                   \
-    X(restarting, 1012, 1001, "relay restarting")                /* SIGTERM or `cellgate drain` */          \
-    X(kicked, 1008, 1001, "closed by the operator")              /* `cellgate kick` */                      \
-    X(held_too_much, 1013, 1001, "relay memory short")           /* it held most while others waited */     \
-    X(no_memory, 1011, 1001, "out of memory")                    /* the process has none */                 \
+#define CLOSE_REASONS(X)                                                                                     \
+    X(client_closed, CLOSE_PASSED, CLOSE_PASSED, "")                /* the client closed */                  \
+    X(client_lost, CLOSE_NONE, 1001, "client lost")                 /* it ended without a Close */           \
+    X(client_silent, CLOSE_NONE, 1001, "client lost")               /* no Pong for `dead_after` */           \
+    X(client_protocol, 1002, 1001, "protocol error")                /* the client broke RFC 6455 */          \
+    X(client_too_slow, 1013, 1001, "too slow")                      /* no progress for `stall` */            \
+    X(session_ended, CLOSE_PASSED, CLOSE_PASSED, "")                /* the worker closed */                  \
+    X(exec_completed, CLOSE_PASSED, CLOSE_PASSED, "exec completed") /* its process had exited */             \
+    X(taken_over, CLOSE_PASSED, CLOSE_PASSED, "")                   /* 4001 from the worker */               \
+    X(data_refused, CLOSE_PASSED, CLOSE_PASSED, "")                 /* 1002, 1003, 1007-1010 */              \
+    X(worker_protocol, 1011, 1002, "worker protocol error")         /* the worker broke RFC 6455 */          \
+    X(process_exited, 1000, CLOSE_NONE, "process exited")           /* as a redial found out */              \
+    X(resume_expired, 1011, CLOSE_NONE, "resume expired")           /* the session has forgotten it */       \
+    X(worker_lost, 1011, CLOSE_NONE, "worker lost")             /* no adapter, and no session in its URL */  \
+    X(client_resumes, 1012, 1001, "worker lost")                /* the client resumes by itself */           \
+    X(not_redialled, 1012, 1001, "worker lost")                 /* the route says `redial: false` */         \
+    X(session_not_found, 1000, CLOSE_NONE, "session not found") /* 404 or 410 at a redial */                 \
+    X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* another 4xx at a redial */                \
+    X(sandbox_stopped, 1000, 1001, "sandbox stopped")           /* the directory says so */                  \
+    X(sandbox_not_found, 1000, 1001, "sandbox not found")       /* the directory says so */                  \
+    X(token_revoked, 1008, 1001, "token revoked")       /* its key is gone, or not_before is later */        \
+    X(token_expired, 1008, 1001, "token expired")       /* if its entry has `bind` */                        \
+    X(not_granted, 1008, 1001, "not granted")           /* its token does not grant this any more */         \
+    X(not_admitted, 1011, 1001, "not admitted")         /* the agent does not know its ticket */             \
+    X(too_many_tunnels, 1013, 1001, "too many tunnels") /* its sandbox has got an owner that has its most */ \
+    X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* no worker in time */                     \
+    X(flapping, 1011, 1001, "upstream flapping")                 /* lost too often within `flap_window` */   \
+    X(message_cut, 1012, CLOSE_NONE, "message cut")              /* one to the client broke off */           \
+    X(message_too_big, 1009, 1009, "message too big")            /* larger than `max_message` */             \
+    X(idle, 1001, 1001, "idle")                                  /* no data for `idle` */                    \
+    X(max_age, 1001, 1001, "max age")                            /* open for `max_age` */                    \
+    X(restarting, 1012, 1001, "relay restarting")                /* SIGTERM or `cellgate drain` */           \
+    X(kicked, 1008, 1001, "closed by the operator")              /* `cellgate kick` */                       \
+    X(held_too_much, 1013, 1001, "relay memory short")           /* it held most while others waited */      \
+    X(no_memory, 1011, 1001, "out of memory")                    /* the process has none */                  \
     X(refused, CLOSE_PASSED, CLOSE_NONE, "")                     /* 4000 + status, on `refuse: close` */
 
 enum close_reason {

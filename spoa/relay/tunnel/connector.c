@@ -133,9 +133,10 @@ static bool is_final(const struct answer *answer, struct connector_result *resul
 
     result->how = CONNECTOR_HOPELESS;
     if (answer->refused != REFUSAL_NONE) {
-        *reason = answer->refused == REFUSAL_token_expired ? CLOSE_token_expired
-                  : answer->refused == REFUSAL_not_granted ? CLOSE_not_granted
-                                                           : CLOSE_token_revoked;
+        *reason = answer->refused == REFUSAL_token_expired      ? CLOSE_token_expired
+                  : answer->refused == REFUSAL_not_granted      ? CLOSE_not_granted
+                  : answer->refused == REFUSAL_too_many_tunnels ? CLOSE_too_many_tunnels
+                                                                : CLOSE_token_revoked;
         *refusal = answer->refused;
     } else if (answer->state == ANSWER_STOPPED) {
         *reason = CLOSE_sandbox_stopped;

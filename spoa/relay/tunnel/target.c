@@ -96,6 +96,7 @@ void target_image(struct image *image, struct target *target)
     image_bytes(image, seen.addr.bytes, sizeof seen.addr.bytes);
     IMAGE(image, seen.port, UINT16_MAX);
     IMAGE_BOOL(image, seen.tls);
+    IMAGE_BOOL(image, seen.withhold);
     image_text(image, &seen.unix_path);
     image_text(image, &seen.sni);
     image_text(image, &seen.host);

@@ -19,7 +19,8 @@ struct target {
     struct slice sni;
     struct slice host;    /* Host towards the worker; absent: keep the client's */
     struct slice headers; /* to be added: {u16be length, name, u16be length, value}* */
-    uint8_t *texts;       /* what the slices point into, if it is owned */
+    bool withhold;  /* the client's Authorization is the sandbox's access secret, and not for its worker */
+    uint8_t *texts; /* what the slices point into, if it is owned */
 };
 
 /* There is somewhere to dial. */
@@ -50,11 +51,17 @@ extern const char *const answer_state_names[]; /* in this order, NULL behind the
 
 struct answer {
     enum answer_state state;
-    enum refusal refused; /* the authorisation is gone: REFUSAL_token_revoked, token_expired, not_granted */
-    bool unwatched;       /* of a watch: the agent has none, it is to be asked from time to time */
-    bool agent_lost;      /* of ANSWER_UNAVAILABLE: it is the agent that cannot be asked */
+    enum refusal
+        refused; /* the authorisation is gone: REFUSAL_token_revoked, token_expired, not_granted; or the relay's own limit is
+                             reached: REFUSAL_too_many_tunnels */
+    bool unwatched;  /* of a watch: the agent has none, it is to be asked from time to time */
+    bool agent_lost; /* of ANSWER_UNAVAILABLE: it is the agent that cannot be asked */
     int64_t epoch;
     struct target target;
+    /* What the directory has said since the tunnel was let in, and the ticket that says it, too. */
+    struct slice ticket; /* absent: the tunnel's stays */
+    struct slice org;    /* whose the sandbox is; absent: as was known */
+    bool settled, own;   /* its place is known now; own: it is the worker's own port */
 };
 
 /* Into one that was not set. */

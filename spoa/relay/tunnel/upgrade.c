@@ -303,6 +303,15 @@ void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *u)
     }
 }
 
+struct upgrade_kept *upgrade_with_handover(const struct upgrade_kept *kept, const struct handover *handover)
+{
+    struct upgrade u = upgrade_unpack(kept);
+
+    u.handover = *handover;
+    u.size = upgrade_kept_size(kept) + handover->org.len + handover->ticket.len;
+    return upgrade_keep(&u);
+}
+
 /* ---- packed ---- */
 size_t upgrade_kept_size(const struct upgrade_kept *kept)
 {
@@ -419,7 +428,8 @@ static void put_fields(const struct upgrade *u, const struct target *to, struct 
     struct slice rest = u->fields, name, value;
 
     while (target_header(&rest, &name, &value))
-        if (!has_field(to->headers, name) && (u->client_resumes || !http_same_name(name, FIELD_RESUME)))
+        if (!has_field(to->headers, name) && (u->client_resumes || !http_same_name(name, FIELD_RESUME)) &&
+            !(to->withhold && http_same_name(name, SLICE_LITERAL("authorization"))))
             put_field(w, name, value);
     for (rest = to->headers; target_header(&rest, &name, &value);)
         put_field(w, name, value);

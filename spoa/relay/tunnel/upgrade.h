@@ -40,6 +40,8 @@ struct upgrade_kept *upgrade_keep(const struct upgrade *upgrade);
 struct upgrade upgrade_unpack(const struct upgrade_kept *kept);
 struct handover upgrade_handover(const struct upgrade_kept *kept);
 size_t upgrade_kept_size(const struct upgrade_kept *kept);
+/* Returns a copy that has this handover instead; NULL when out of memory. */
+struct upgrade_kept *upgrade_with_handover(const struct upgrade_kept *kept, const struct handover *handover);
 /* upgrade.selected, of one that upgrade_unpack gave, is kept. */
 void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
 
