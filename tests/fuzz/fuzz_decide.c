@@ -160,7 +160,6 @@ static int read_input(const uint8_t *data, size_t size)
     request.lines = take_COUNT(&r);
     REQUEST_HEADERS(X)
 #undef X
-    request.connection2 = take_TEXT(&r);
     struct writer scratch = writer_of(memory, settings & 1 ? 64 : sizeof memory);
     struct decide_view view = {.routes = settings & 2 ? own : built_in,
                                .tokens = tokens,
