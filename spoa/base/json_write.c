@@ -31,16 +31,21 @@ static size_t put_one(uint8_t *to, struct slice *text)
     return 6;
 }
 
+static bool stands_for_itself(uint8_t c)
+{
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+}
+
 /* Takes as much off *text as fits into `room` bytes, and returns the number of bytes that stand for it. */
 static size_t put_some(uint8_t *to, size_t room, struct slice *text)
 {
     size_t len = 0;
     while (text->len && room - len >= ONE_MOST) {
-        size_t plain = json_string_plain(slice_sub(*text, 0, room - len));
-        if (plain == 0) {
+        if (!stands_for_itself(text->at[0])) {
             len += put_one(to + len, text);
             continue;
         }
+        size_t plain = json_string_plain(slice_sub(*text, 0, room - len));
         memcpy(to + len, text->at, plain);
         *text = slice_from(*text, plain);
         len += plain;
@@ -50,10 +55,19 @@ static size_t put_some(uint8_t *to, size_t room, struct slice *text)
 
 size_t json_text_len(struct slice text)
 {
-    uint8_t piece[1024];
+    uint8_t one[ONE_MOST];
     size_t len = 2;
-    while (text.len)
-        len += put_some(piece, sizeof piece, &text);
+    while (text.len) {
+        uint8_t c = text.at[0];
+        size_t plain = stands_for_itself(c) ? json_string_plain(text) : 0;
+        len += plain;
+        if (!plain && c < 0x80)
+            len += c < 0x20 ? 6 : 2;
+        if (!plain && c >= 0x80)
+            len += put_one(one, &text);
+        else
+            text = slice_from(text, plain ? plain : 1);
+    }
     return len;
 }
 

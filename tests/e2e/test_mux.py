@@ -234,6 +234,20 @@ def test_limits(cells, worker):
         assert client.ws.rest()[1][0] == 1009
 
 
+def test_a_socket_is_whose_token_it_is_opened_with(cell):
+    """Wherever the token stands, and only if it is good: a client of whom nobody knows who it is counts by its address."""
+    org, sandbox = cell.token("sb-1", need=["exec"], org="acme"), cell.token("sb-1", need=["exec"])
+    ways = [
+        (dict(path="/ws?cellgate_token=" + org), "org=acme"), (dict(protocols="cellgate, cellgate.bearer." + org), "org=acme"), ([("Authorization", "Bearer " + org)], "org=acme"),
+        ([("Authorization", "Bearer " + sandbox)], "sandbox=sb-1"), (dict(path="/ws"), None), ([("Authorization", "Bearer of-the-application")], None),
+        ([("Authorization", "Bearer " + org[:-4] + "AAAA")], None), ([("Authorization", "Bearer " + cell.token("sb-1", need=["exec"], org="acme", exp=1))], None),
+    ]  # fmt: skip
+    for number, (way, whose) in enumerate(ways):
+        with Client(cell, **way) if isinstance(way, dict) else Client(cell, *way):
+            opened = until(lambda: [line for line in (cell.run_dir / "relay.log").read_text().splitlines() if "mux opened" in line][number:], 10)[0]
+        assert [part for part in opened.split() if part.startswith(("org=", "sandbox=")) and not part.endswith('""')] == ([whose] if whose else []), opened
+
+
 @pytest.mark.parametrize("whose", ["address", "organisation"])
 def test_requests_count_as_tunnels_of_their_owner(cells, worker, whose):
     """Each holds descriptors. Without a token nobody is more than an address; with one the organisation answers for all of them."""

@@ -92,7 +92,8 @@ static void log_end(const struct mux_io *io, enum mux_end why)
 {
     const struct handover *h = &io->upgrade->handover;
     log_write(io->thread->log, LOG_INFO, "mux ended", LOG_SLICE("id", h->id), LOG_SLICE("route", h->route),
-              LOG_TEXT("client", io->source_text), LOG_U64("requests", io->total),
+              LOG_SLICE("org", io->owner.org), LOG_TEXT("client", io->source_text),
+              LOG_U64("requests", io->total),
               LOG_U64("unanswered", io->count),
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
@@ -646,7 +647,8 @@ static void add(struct mux_io *io)
     thread->muxes = io;
     metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, 1);
     log_write(thread->log, LOG_INFO, "mux opened", LOG_SLICE("id", io->upgrade->handover.id),
-              LOG_SLICE("route", io->upgrade->handover.route), LOG_TEXT("client", io->source_text));
+              LOG_SLICE("route", io->upgrade->handover.route), LOG_SLICE("org", io->owner.org),
+              LOG_SLICE("sandbox", io->owner.sandbox), LOG_TEXT("client", io->source_text));
 }
 
 static bool open_plain(struct mux_io *io, int fd, struct slice early)

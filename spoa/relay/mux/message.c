@@ -136,25 +136,20 @@ static const char *read_v1(struct mux_message *m)
     return read_body_v1(m, root);
 }
 
-struct mux_message mux_message_read_v1(struct slice text)
-{
-    struct mux_message m = {.kind = MUX_NO_MESSAGE, .v1 = true};
-    const char *wrong = "The payload is no JSON object.";
-    struct fail why;
-    m.doc = json_parse(text, "request", 0, (struct json_limits){MUX_WORDS_MOST, 3}, &why);
-    if (m.doc)
-        wrong = read_v1(&m);
-    if (!wrong)
-        return m;
-    mux_message_free(&m);
-    return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true, .wrong = wrong};
-}
-
 /* ---- a message while it arrives ---- */
+
+static const char *const known_sdk[] = {"type", "id", "method", "path", "headers", "body", NULL};
+static const char *const known_v1[] = {"method", "path", "headers", "body", "length", "window", NULL};
+
+static struct mux_text begin(const char *const *known)
+{
+    return (struct mux_text){
+        .feed = json_feed_of(MUX_DEPTH), .words = buffer_with_limit(MUX_KNOWN_MOST), .known = known};
+}
 
 struct mux_text mux_text_begin(void)
 {
-    return (struct mux_text){.feed = json_feed_of(MUX_DEPTH), .words = buffer_with_limit(MUX_WORDS_MOST)};
+    return begin(known_sdk);
 }
 
 void mux_text_free(struct mux_text *t)
@@ -176,42 +171,46 @@ static bool refuse(struct mux_text *t, enum mux_kind kind)
     return false;
 }
 
-enum { BODY };
-static const char *const known[] = {[BODY] = "body", "type", "id", "method", "path", "headers", NULL};
-
 /* The key's place among those that are known, or behind the last. */
-static unsigned find_known(struct slice key)
+static unsigned find_known(const struct mux_text *t, struct slice all)
 {
+    struct slice key = slice_sub(all, t->feed.key, t->feed.key_len);
     unsigned i = 0;
-    while (known[i] && !slice_is(key, known[i]))
+    while (t->known[i] && !slice_is(key, t->known[i]))
         i++;
     return i;
 }
 
+/* In cellgate.mux.v1 it says only whether one follows. */
+static bool is_body(const struct mux_text *t, unsigned which)
+{
+    return t->known == known_sdk && t->known[which] && strcmp(t->known[which], "body") == 0;
+}
+
 static bool take_key(struct mux_text *t, struct slice all)
 {
-    unsigned which = find_known(slice_sub(all, t->feed.key, t->feed.key_len));
-    if (!known[which])
+    unsigned which = find_known(t, all);
+    if (!t->known[which])
         return true;
     if (t->seen & 1u << which)
         return refuse(t, MUX_NO_JSON); /* a key that comes twice */
     t->seen |= 1u << which;
-    t->in_body = which == BODY;
+    t->in_body = is_body(t, which);
     return true;
 }
 
 static bool take_value(struct mux_text *t, struct slice all)
 {
-    unsigned which = find_known(slice_sub(all, t->feed.key, t->feed.key_len));
+    unsigned which = find_known(t, all);
     struct slice value = slice_sub(all, t->feed.value, t->feed.value_len);
-    if (which == BODY) {
+    if (is_body(t, which)) {
         t->in_body = false;
         t->body = t->feed.value;
         t->body_len = value.len;
         return true;
     }
-    if (!known[which] ||
-        (json_write(&t->words, "%s\"%s\":", buffer_len(&t->words) ? "," : "{", known[which]) &&
+    if (!t->known[which] ||
+        (json_write(&t->words, "%s\"%s\":", buffer_len(&t->words) ? "," : "{", t->known[which]) &&
          buffer_put(&t->words, value)))
         return true;
     return refuse(t, MUX_NO_MESSAGE);
@@ -240,32 +239,50 @@ bool mux_text_feed(struct mux_text *t, struct slice all)
     return good && (count_words(t) <= MUX_WORDS_MOST || refuse(t, MUX_NO_MESSAGE));
 }
 
-static bool build(struct mux_message *m, struct mux_text *t, struct slice all)
+/* The tree of the members that are known. NULL: they are too large for one, or memory is short: *why. */
+static struct json *build(struct mux_text *t, struct fail *why)
 {
-    const struct json_limits limits = {MUX_WORDS_MOST, 3};
-    struct fail why;
+    const struct json_limits limits = {MUX_KNOWN_MOST, 3};
     if (!json_write(&t->words, buffer_len(&t->words) ? "}" : "{}"))
-        return false;
-    m->doc = json_parse(buffer_slice(&t->words), "message", 0, limits, &why);
-    if (t->seen & 1u << BODY)
-        m->body = slice_sub(all, t->body, t->body_len);
-    m->kind = !m->doc && fail_of_memory(&why) ? MUX_NO_MEMORY : MUX_NO_MESSAGE;
-    return m->doc && read_members(m);
+        return NULL;
+    return json_parse(buffer_slice(&t->words), "message", 0, limits, why);
 }
 
 struct mux_message mux_text_end(struct mux_text *t, struct slice all)
 {
     struct mux_message m = {.kind = t->kind};
-    if (!t->wrong && !json_feed_is_whole(&t->feed))
-        m.kind = MUX_NO_JSON;
-    else if (!t->wrong && !t->feed.object)
-        m.kind = MUX_NO_MESSAGE;
-    else if (!t->wrong && !build(&m, t, all)) {
-        mux_message_free(&m);
-        m = (struct mux_message){.kind = m.kind == MUX_NO_MEMORY ? MUX_NO_MEMORY : MUX_NO_MESSAGE};
+    struct fail why = {""};
+    if (!t->wrong) {
+        bool whole = json_feed_is_whole(&t->feed);
+        m.doc = whole && t->feed.object ? build(t, &why) : NULL;
+        m.kind = !whole ? MUX_NO_JSON : fail_of_memory(&why) ? MUX_NO_MEMORY : MUX_NO_MESSAGE;
     }
     mux_text_free(t);
-    return m;
+    if (!m.doc)
+        return m;
+    if (t->body_len)
+        m.body = slice_sub(all, t->body, t->body_len);
+    if (read_members(&m))
+        return m;
+    mux_message_free(&m);
+    return (struct mux_message){.kind = MUX_NO_MESSAGE};
+}
+
+struct mux_message mux_message_read_v1(struct slice text)
+{
+    struct mux_text t = begin(known_v1);
+    struct mux_message m = {.kind = MUX_NO_MESSAGE, .v1 = true};
+    struct fail why;
+    bool good = mux_text_feed(&t, text) && json_feed_is_whole(&t.feed) && t.feed.object;
+    const char *wrong = "The payload is no JSON object.";
+    m.doc = good ? build(&t, &why) : NULL;
+    mux_text_free(&t);
+    if (m.doc)
+        wrong = read_v1(&m);
+    if (!wrong)
+        return m;
+    mux_message_free(&m);
+    return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true, .wrong = wrong};
 }
 
 struct mux_message mux_message_read(struct slice text)
@@ -473,7 +490,7 @@ bool mux_trailers_read(struct slice text, struct writer *lines)
     struct slice value;
     if (!text.len)
         return true;
-    struct json *doc = json_parse(text, "end", 0, (struct json_limits){MUX_WORDS_MOST, 3}, &why);
+    struct json *doc = json_parse(text, "end", 0, (struct json_limits){MUX_KNOWN_MOST, 3}, &why);
     const json_node *trailers = doc ? member_if(json_root(doc), "trailers") : NULL;
     bool good = doc && json_is_object(json_root(doc)) && (!trailers || are_headers(trailers));
     for (const json_node *n = good && trailers ? json_first(trailers) : NULL; n; n = json_next(n))

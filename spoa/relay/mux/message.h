@@ -17,9 +17,10 @@
 #include "spoa/base/writer.h"
 
 enum {
-    MUX_ID_MOST = 128,     /* bytes of a request's id */
-    MUX_DEPTH = 64,        /* of JSON, bodies included */
-    MUX_WORDS_MOST = 65536 /* bytes of all but the body */
+    MUX_ID_MOST = 128,      /* bytes of a request's id */
+    MUX_DEPTH = 64,         /* of JSON, bodies included */
+    MUX_WORDS_MOST = 65536, /* bytes of all but the body */
+    MUX_KNOWN_MOST = 32768  /* of the members that are known: an HTTP head has half of that */
 };
 
 enum mux_kind {
@@ -50,14 +51,15 @@ struct mux_message {
  * remembered but where it stands: a body may be as long as max_message, all else is MUX_WORDS_MOST bytes at most. */
 struct mux_text {
     struct json_feed feed;
-    struct buffer words;   /* the members that are known, but for the body, as one object */
-    size_t body, body_len; /* where it stands */
-    unsigned seen;         /* a bit for each member that is known */
-    bool in_body, wrong;   /* wrong: it is no JSON, or too large: the rest is not looked at */
-    enum mux_kind kind;    /* what it is then */
+    struct buffer words;      /* the members that are known, but for the body, as one object */
+    size_t body, body_len;    /* where it stands */
+    const char *const *known; /* keys, NULL behind the last */
+    unsigned seen;            /* a bit for each member that is known */
+    bool in_body, wrong;      /* wrong: it is no JSON, or too large: the rest is not looked at */
+    enum mux_kind kind;       /* what it is then */
 };
 
-struct mux_text mux_text_begin(void);
+struct mux_text mux_text_begin(void); /* of sandbox-sdk's form */
 /* all: what has come of the message, of which nothing was dropped. Returns false once the message cannot become a good one:
  * the caller need not keep what has come, nor what comes, and calls mux_text_end with an empty slice. */
 bool mux_text_feed(struct mux_text *t, struct slice all);
