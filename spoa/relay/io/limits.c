@@ -9,9 +9,11 @@
 
 enum {
     SHARDS = 64,
-    WHOLE_PART = 4,    /* of memory, for what has to become whole */
-    TUNNEL_PART = 4,   /* of what is free: as much as one tunnel holds at most */
-    GIVEN_PART = 16,   /* of memory, in a round */
+    WHOLE_PART = 4,  /* of memory, for what has to become whole */
+    TUNNEL_PART = 4, /* of what is free: as much as one tunnel holds at most */
+    GIVEN_PART = 16, /* of memory, in a round */
+    FULL_PART =
+        8, /* of memory: with less than that free, who is within its share need not share it with others */
     WANTED_MORE = 8192 /* beside what it holds: then one that waits has room for 4096 bytes */
 };
 
@@ -495,7 +497,8 @@ static uint64_t free_for(const struct limits *l, const struct limits_use *use, u
     uint64_t room = free_memory(l, (int64_t)(held - use->held + kept), most);
     if (nobodys)
         return smaller(room, rest_of_slice(l, use, held));
-    return limits_held(l) < most ? room : larger(room, rest_of_share(l, use, held, most));
+    bool full = limits_held(l) >= most - most / FULL_PART;
+    return full ? larger(room, rest_of_share(l, use, held, most)) : room;
 }
 
 /* A buffer of so many bytes that takes in r more has twice as many as both together. */
