@@ -69,7 +69,7 @@ def relay(folder, handed=None, bodies=None, **settings):
 
 def mux(direct, source="192.0.2.1", org=None, **handed):
     """A socket in the form of sandbox-sdk; with an organisation: its token was shown with the upgrade."""
-    shown = {"org": org, "needs": 2} if org else {}
+    shown = {"org": org, "needs": 2, "token": "t-" + org} if org else {}
     client = direct.ask(path="/v1/mux", fields=["X-Forwarded-For: " + source], mux="sandbox-sdk", sandbox=None, session=None, **shown | handed)
     assert "101" in client.head()[0]
     client.number = 0
@@ -237,9 +237,21 @@ def test_egress_connections_hold_no_more_than_memory_and_leave_others_theirs(tmp
         assert b"200" in slow.head()[0].encode() and len(slow.take(1 << 20)) == 1 << 20
 
 
+HANDED = {"route": "web", "sandbox": "sb-1", "org": "acme", "needs": 2, "epoch": 1}
+
+
+def test_what_everybody_may_do_is_nobodys(tmp_path):
+    """A request that is admitted without a token is not its organisation's: others could fill that."""
+    with relay(tmp_path, handed=HANDED, memory="8MiB", max_tunnels_per_org=4) as direct:
+        for i in range(8):
+            said, _ = call(mux(direct, f"192.0.2.{i}"), headers={"Authorization": "Bearer x"})
+            assert said[-1]["status"] == 200
+        assert direct.metric("cellgate_relay_limited_total") == 0 and calls(mux(direct, org="acme")) < AT_ONCE
+
+
 def test_a_socket_is_whose_its_first_admitted_request_is(tmp_path):
     """Of a client that shows its token with each request, and not with the upgrade."""
-    with relay(tmp_path, handed={"route": "web", "sandbox": "sb-1", "org": "acme", "needs": 2, "epoch": 1}, memory="8MiB", max_tunnels_per_org=4) as direct:
+    with relay(tmp_path, handed=HANDED | {"token": "t-acme"}, memory="8MiB", max_tunnels_per_org=4) as direct:
         first = mux(direct, "192.0.2.1")
         said, _ = call(first, headers={"Authorization": "Bearer x"})
         assert said[-1]["status"] == 200

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Whatever the scan accepts, cJSON reads to its end and every node has a position; both ways in agree. */
+/* Whatever the scan accepts, cJSON reads to its end and every node has a position; both ways in agree, and so does the check of
+ * what arrives in pieces, but for duplicate keys. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
 #include "spoa/base/json.h"
+#include "spoa/base/json_feed.h"
 #include "tests/fuzz/fuzz.h"
 
 static void visit(const struct json *doc, const json_node *node)
@@ -28,6 +30,20 @@ static bool each(void *context, struct slice key, struct slice value, struct fai
     return true;
 }
 
+/* In pieces as long as the document says. */
+static bool feed(struct slice text)
+{
+    size_t step = 1 + (text.len ? text.at[text.len / 2] % 7 : 0);
+    struct json_feed f = json_feed_of(20);
+    for (; text.len; text = slice_from(text, step)) {
+        struct slice rest = slice_sub(text, 0, step);
+        while (rest.len)
+            if (json_feed(&f, &rest) == JSON_FEED_BAD)
+                return false;
+    }
+    return json_feed_is_whole(&f);
+}
+
 static int read_input(const uint8_t *data, size_t size)
 {
     struct slice text = slice_of(data, size);
@@ -41,6 +57,8 @@ static int read_input(const uint8_t *data, size_t size)
         if (doc)
             visit(doc, json_root(doc));
         json_free(doc);
+        if (!flags && feed(text) != good && (good || !strstr(why.text, "duplicate key")))
+            abort();
         if (good && !flags) {
             cJSON *tree = cJSON_ParseWithLength((const char *)data, size);
             if (!tree)

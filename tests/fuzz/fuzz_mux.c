@@ -48,7 +48,20 @@ static void check_head(const struct mux_message *m, struct slice text)
     CHECK(lines_of(&head, "connection") == 1);
 }
 
-static void read_message(struct slice text)
+/* It is the same message wherever it is cut. */
+static enum mux_kind read_cut(struct slice text, size_t step)
+{
+    struct mux_text t = mux_text_begin();
+    bool good = true;
+    for (size_t len = 0; good && len < text.len; len += step)
+        good = mux_text_feed(&t, slice_sub(text, 0, len + step));
+    struct mux_message m = mux_text_end(&t, good ? text : slice_of("", 0));
+    enum mux_kind kind = m.kind;
+    mux_message_free(&m);
+    return kind;
+}
+
+static void read_message(struct slice text, size_t step)
 {
     static uint8_t memory[1 << 17];
     const struct mux_client client = {.host = SLICE_LITERAL("cell.test"),
@@ -57,6 +70,9 @@ static void read_message(struct slice text)
                                       .protocols = SLICE_LITERAL("cellgate, cellgate.bearer.z"),
                                       .fields = slice_of(upgrade_fields, sizeof upgrade_fields - 1)};
     struct mux_message m = mux_message_read(text);
+    enum mux_kind cut = read_cut(text, step);
+    CHECK(cut == m.kind ||
+          (cut > MUX_CANCEL && m.kind > MUX_CANCEL)); /* what is wrong first depends on where it is cut */
     struct writer w = writer_of(memory, sizeof memory);
     if (m.kind == MUX_REQUEST) {
         CHECK(m.id.len && m.id.len <= MUX_ID_MOST);
@@ -69,7 +85,7 @@ static void read_message(struct slice text)
 
 /* ---- answers ---- */
 
-/* Our reader of JSON takes no \u0000, which others do. */
+/* Our reader of JSON takes no \u0000, which others do. NULL: in a worker's own JSON a key comes twice, which ours takes neither. */
 static struct json *parse(struct slice text)
 {
     struct fail why;
@@ -80,6 +96,7 @@ static struct json *parse(struct slice text)
     struct json *doc =
         json_parse(slice_of(copy, text.len), "frame", 0, (struct json_limits){OUT_MOST, MUX_DEPTH + 2}, &why);
     free(copy);
+    CHECK(doc || strstr(why.text, "duplicate key"));
     return doc;
 }
 
@@ -95,12 +112,17 @@ static size_t read_frames(struct slice out, bool *ends)
         CHECK(ws_decode(&decoder, &out, &piece) == WS_HEAD);
         CHECK(ws_decode(&decoder, &out, &piece) == WS_PIECE && piece.last && decoder.frame.fin);
         struct json *doc = parse(piece.bytes);
-        CHECK(doc && !*ends);
+        CHECK(!*ends);
+        count++;
+        if (!doc) { /* only answers have bodies */
+            CHECK(slice_starts(piece.bytes, "{\"type\":\"response\",\"id\":\"ws_1\","));
+            *ends = true;
+            continue;
+        }
         CHECK(json_text(json_member(json_root(doc), "id"), &text) && slice_is(text, "ws_1"));
         CHECK(json_text(json_member(json_root(doc), "type"), &type));
         *ends = !slice_is(type, "stream");
         json_free(doc);
-        count++;
     }
     return count;
 }
@@ -128,7 +150,7 @@ static int read_input(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     struct slice rest = slice_of(data + 1, size - 1);
-    read_message(rest);
+    read_message(rest, 1 + data[0] % 16);
     struct buffer whole = buffer_with_limit(OUT_MOST), cut = buffer_with_limit(OUT_MOST);
     CHECK(answer(rest, size, &whole) == answer(rest, 1 + data[0] % 16, &cut));
     CHECK(slice_equal(buffer_slice(&whole), buffer_slice(&cut)));

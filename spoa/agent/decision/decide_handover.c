@@ -178,8 +178,10 @@ void decide_mux_ticket(struct decision *d)
     struct handover h = handover_none();
     set_place(&h, d);
     set_org(&h, d);
-    if (d->granted)
+    if (d->granted) {
         set_grant(&h, &d->grant);
+        h.token = digest_token(&d->carried.credential, d->scratch); /* absent where none is needed */
+    }
     h.sub = slice_text(NULL); /* it is told of no answer */
     h.epoch = d->verdict->epoch;
     h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);

@@ -7,26 +7,24 @@
 
 #define PATIENCE  (5 * SECOND) /* a message or an answer that waits for room longer is given up */
 #define LOOK_SOON (100 * MILLISECOND)
-#define NEXT_MOST \
-    ((size_t)80 << 10) /* bytes that come at once: a buffer with less room than that has to grow */
-#define READ_FIRST ((size_t)16 << 10)
+#define NEXT_MOST  ((size_t)80 << 10) /* bytes that come at once: a buffer with less room has to grow */
+#define READ_FIRST ((size_t)16 << 10) /* bytes that the first read has room for */
 #define LEFT_MOST  ((size_t)16 << 10) /* bytes for the client that are still sent when the socket gives way */
 
 /* ---- whose it is ---- */
 
-/* The agent names an organisation or a sandbox only if it has checked a token for it. */
+/* Only who has shown a token for it is of an organisation or a sandbox: what everybody may do costs its owner nothing. */
 static struct limits_owner owner_of(const struct handover *h, struct slice prefix)
 {
-    bool shown = h->needs >= 0;
+    bool shown = h->needs >= 0 && slice_present(h->token) && h->token.len;
     struct limits_owner owner = {.mux = true};
     if (shown && slice_present(h->org) && h->org.len)
         owner.org = h->org;
     else if (shown && slice_present(h->sandbox) && h->sandbox.len)
         owner.space = h->space, owner.sandbox = h->sandbox;
     else
-        owner.client = prefix;
-    if (!owner.client.len)
-        owner.token = h->token;
+        return (struct limits_owner){.client = prefix, .mux = true};
+    owner.token = h->token;
     return owner;
 }
 
