@@ -34,7 +34,8 @@ def config(url):
         "routes": [
             {"name": "create", "path": "/api/sandboxes", "to_service": "plane", "need": "none"},
             {"name": "hibernate", "path": "/api/sandboxes/{id}/hibernate", "upgrade": False, "to_service": "plane", "need": "none", "to": "/v2/{id}/sleep"},
-            {"name": "admin", "path": "/admin/{rest...}", "to_service": "admin", "to": "/{rest}", "need": "exec"},
+            {"name": "admin", "path": "/admin/{rest...}", "to_service": "admin", "to": "/{rest}", "need": "exec", "orgs": ["o1", "o2"]},
+            {"name": "all", "path": "/all", "to_service": "admin", "need": "exec", "orgs": ["*"]},
             {"name": "far", "path": "/far", "to_service": "far", "need": "none"},
             "defaults",
         ],
@@ -88,6 +89,17 @@ def test_with_headers_of_its_own_a_service_wants_a_token_of_all_sandboxes(cell, 
     assert plane.requests[-1].target == "/a?b" and plane.requests[-1].all("authorization") == [OWN]
 
 
+def test_a_service_of_the_gates_own_credentials_is_for_the_organisations_of_its_route(cell, plane):
+    before = len(plane.requests)
+    for org in "o3", "o", "*":
+        assert asked(cell, "GET", "/admin/a", [cell.bearer("*", org=org)]) == (403, "not_granted"), org
+    assert asked(cell, "GET", "/all", [cell.bearer("*")]) == (401, "token_invalid")  # of no organisation
+    assert len(plane.requests) == before
+    for target, org in ("/admin/a", "o1"), ("/admin/a", "o2"), ("/all", "o3"):
+        assert asked(cell, "GET", target, [cell.bearer("*", org=org)]) == (200, "")
+        assert plane.requests[-1].all("authorization") == [OWN]
+
+
 def test_a_revoked_token_opens_no_service(cell):
     old = cell.bearer("*", org="o1", iat=1_700_000_000, exp=1_700_003_000)
     assert asked(cell, "GET", "/admin/a", [old]) == (401, "token_expired")
@@ -126,6 +138,12 @@ def test_the_log_and_explain_know_of_services(cell):
     [
         ({"to_service": "none"}, "`services` has no 'none'"),
         ({"to_service": "admin", "need": "none"}, "would be everybody's"),
+        ({"to_service": "admin"}, "1:{at}: route 'a': to_service: the service cannot tell one organisation's callers from another's"),
+        ({"to_service": "plane", "need": "exec"}, "say whose are good"),
+        ({"to_service": "admin", "orgs": []}, "say whose are good"),
+        ({"to_service": "admin", "orgs": [""]}, "an organisation of 1 to 255 bytes"),
+        ({"to_service": "plane", "need": "none", "orgs": ["*"]}, "nobody says an organisation"),
+        ({"path": "/a/{sandbox}", "orgs": ["*"]}, "only with to_service"),
         ({"to_service": "plane", "via": "relay", "upgrade": True}, "not together with via"),
         ({"to_service": "plane", "cookie": True}, "not together with via"),
         ({"to_service": "plane", "set": {"X-Access-Token": "a"}}, "not together with via"),
@@ -136,7 +154,7 @@ def test_what_a_service_cannot_be(cell, tmp_path, route, why):
     (tmp_path / "k1.secret").write_bytes((cell.folder / "k1.secret").read_bytes())
     (tmp_path / "c.json").write_text(json.dumps(bad))
     done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", tmp_path / "c.json"], capture_output=True, text=True)
-    assert done.returncode == 1 and why in done.stderr, done.stderr
+    assert done.returncode == 1 and why.replace("{at}", str(json.dumps(bad).index('{"name": "a"') + 1)) in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("service", [{"url": "http://plane:80"}, {"url": "http://10.0.0.1"}, {"url": "http+unix:/x"}, {"url": "http://10.0.0.1:80", "headers": {"X-Other": "a"}}, {"url": "http://10.0.0.1:80", "x": 1}, 1])

@@ -59,15 +59,24 @@ static struct admission admission_of(struct decision *d)
     return a;
 }
 
+/* In an open cell nobody says an organisation, so the gate's own credentials are nobody's. */
+static bool check_service(struct decision *d)
+{
+    if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
+        return decide_deny(d, REFUSAL_token_revoked, "token",
+                           "it was issued before the directory's `not_before`");
+    return !d->route->need || judge_org(d->route, d->granted ? d->grant.org : nothing) ||
+           decide_deny(d, REFUSAL_not_granted, "token",
+                       "the route's `orgs` does not have the token's organisation");
+}
+
 bool decide_record(struct decision *d)
 {
     if (d->route->mux)
         return decide_without_address(
             d, "the relay takes requests out of its messages, each of which is decided");
     if (d->route->service)
-        return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
-               decide_deny(d, REFUSAL_token_revoked, "token",
-                           "it was issued before the directory's `not_before`");
+        return check_service(d);
     enum lookup lookup =
         decide_look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
     if (lookup == LOOKUP_ABSENT)

@@ -171,6 +171,14 @@ void judge(const struct decide_view *view, const struct admission *a, const stru
         judge_place(view, a, record, j);
 }
 
+bool judge_org(const struct route *route, struct slice org)
+{
+    for (size_t i = 0; i < route->orgs.count; i++)
+        if (slice_present(org) && (slice_is(org, route->orgs.at[i]) || strcmp(route->orgs.at[i], "*") == 0))
+            return true;
+    return false;
+}
+
 bool judge_wants_bearer(const struct record *record, uint16_t port)
 {
     return slice_present(record->access_sha256) || slice_present(record_access(record, port));

@@ -48,6 +48,9 @@ void judge_caller(const struct decide_view *view, const struct admission *admiss
 /* Judges the caller, then state, port, networks, needs and ports. */
 void judge(const struct decide_view *view, const struct admission *admission, const struct record *record,
            struct judgement *judgement);
+/* Judges a caller of a service that does not judge its callers itself: org (absent: its token names none) has to be among the
+ * organisations of the route. */
+bool judge_org(const struct route *route, struct slice org);
 /* Returns admission.host_only of a worker's path. */
 unsigned judge_host_only(struct slice path);
 /* Returns whether admission.bearer matters: most records have no access secret, and a digest takes 2 us. */

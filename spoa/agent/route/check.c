@@ -146,6 +146,12 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
         return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
     if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
         return fail(why, "to_service: no {token} or {signature}");
+    if (route->need && !route->orgs.count)
+        return fail(why, "to_service: the service cannot tell one organisation's callers from another's: say "
+                         "whose are good, "
+                         "\"orgs\": [\"acme\"], or [\"*\"] for all");
+    if (!route->need && route->orgs.count)
+        return fail(why, "orgs: with \"need\": \"none\" nobody says an organisation");
     if (!route->need && (route->service->names.count || route->service->headers_file))
         return fail(why, "to_service: with \"need\": \"none\" the service's headers would be everybody's");
     return check_direct(route, why);
@@ -161,13 +167,12 @@ static bool check_mux(const struct route_entry *entry, struct fail *why)
         return fail(why, "mux: say \"need\": \"none\"; each request in it needs what its own route says");
     if (route->upgrade != ROUTE_UPGRADE || route->via != ROUTE_RELAY)
         return fail(why, "mux: say \"upgrade\": true and \"via\": \"relay\"");
-    if (route->service || route->cookie || route->set_count || route->port || entry->ports || route->resume ||
-        route->end || route->keepalive || route->stream || route->overlap || route->hold ||
-        route->strip.count)
-        return fail(
-            why,
-            "mux: not together with to_service, cookie, set, port, ports, resume, end, keepalive, stream, "
-            "overlap, hold or strip");
+    if (route->service || route->orgs.count || route->cookie || route->set_count || route->port ||
+        entry->ports || route->resume || route->end || route->keepalive || route->stream || route->overlap ||
+        route->hold || route->strip.count)
+        return fail(why, "mux: not together with to_service, orgs, cookie, set, port, ports, resume, end, "
+                         "keepalive, stream, "
+                         "overlap, hold or strip");
     return true;
 }
 
@@ -178,6 +183,8 @@ bool route_check(const struct route_entry *entry, struct fail *why)
         return check_mux(entry, why);
     if (route->service)
         return check_service(entry, why);
+    if (route->orgs.count)
+        return fail(why, "orgs: only with to_service; of a sandbox its record says whose it is");
     if (route->port && captures_port(entry))
         return fail(why, "port: the route captures {port}");
     if (!check_sandbox(entry, why))

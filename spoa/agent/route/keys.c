@@ -22,6 +22,11 @@ static const char *check_name(struct slice value)
     return NULL;
 }
 
+static const char *check_org(struct slice value)
+{
+    return value.len > 0 && value.len <= 255 ? NULL : "an organisation of 1 to 255 bytes, or *";
+}
+
 static const char *check_origin(struct slice value)
 {
     return slice_is(value, "*") || origin_valid(value)
@@ -77,6 +82,10 @@ static const struct option keys[] = {
      .min = 1, .max = 1024},
     {"to_service", OPTION_TEXT, FIELD(to_service), OPTION_NONE,
      .help = "one of `services`, instead of a sandbox", .min = 1, .max = 64},
+    {"orgs", OPTION_TEXTS, FIELD(route.orgs), OPTION_NONE,
+     .help = "with `to_service`, and required unless `need` is `none`: organisations whose tokens are good "
+             "there, or `*` for all",
+     .max = 256, .check = check_org},
     {"need", OPTION_TEXT, FIELD(need), "http", .help = "what the token must grant; `none`: no token needed",
      .min = 1, .max = 16},
     {"host_header", OPTION_ENUM, FIELD(host_header), "form",

@@ -40,6 +40,7 @@ struct route {
     int protocol; /* enum route_protocol */
     int mux;      /* enum route_mux; not off: the relay takes requests out of a WebSocket's messages */
     const struct service *service; /* that it leads to; NULL: to sandboxes */
+    struct texts orgs;             /* of a service that does not judge its callers: whose they are, or "*" */
     int64_t port;                  /* that is meant where none is captured; 0: none */
     struct template *template;     /* NULL: the worker gets the path unchanged */
     unsigned need;                 /* of enum need; 0: no token */
