@@ -226,6 +226,7 @@ def test_wrong_usage_is_2_and_help_is_0(arguments):
 
 def test_a_configuration_is_checked_with_its_directory(tunnels, tmp_path):
     config = json.loads(tunnels.cell.config_file.read_text())
+    (tunnels.cell.folder / "k1.secret").chmod(0o600)  # else it is told, too
     directory = tmp_path / "sandboxes.json"
     config["directory"] = {"kind": "file", "path": str(directory)}
     file = tunnels.cell.config_file.with_name("checked.json")

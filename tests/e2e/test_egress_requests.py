@@ -641,6 +641,7 @@ def test_secrets_that_do_not_fit_beside_the_request(site):
 
 def test_files_that_haproxy_reads_are_looked_at(site, tmp_path):
     cell, _, _ = site()
+    (cell.folder / "k1.secret").chmod(0o600)  # else it is told, too
     config = json.loads(cell.config_file.read_text())
     for name, mode in (("public.pem", 0o644), ("own.pem", 0o600)):
         (cell.config_file.parent / name).touch()
@@ -657,6 +658,7 @@ def test_what_rules_of_records_need_is_looked_at(site):
     """By -t, with the place in the file; a running agent refuses what they lack, and serves the rest."""
     cell, port, _ = site()
     folder = cell.config_file.parent
+    (folder / "k1.secret").chmod(0o600)  # else it is told, too
     config = json.loads(cell.config_file.read_text())
 
     def check(rules, **egress):
