@@ -139,7 +139,7 @@ static enum mux_step answer(struct slice all, size_t step, struct buffer *out)
     }
     if (result == MUX_MORE)
         result = mux_answer_end(&a, out, &fits);
-    CHECK(fits && result != MUX_MORE && mux_answer_held(&a) <= (64 << 10) + 8 * MOST);
+    CHECK(fits && result != MUX_MORE && mux_answer_held(&a) <= (256 << 10) + 8 * MOST);
     mux_answer_free(&a);
     return result;
 }
