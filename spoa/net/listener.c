@@ -9,7 +9,7 @@
 
 static bool is_accepting(const struct listener *l)
 {
-    return l->io.loop && !l->held && !loop_timer_active(&l->rest);
+    return loop_io_is_open(&l->io) && !l->held && !loop_timer_active(&l->rest);
 }
 
 enum { YIELDS = 3 };
@@ -73,7 +73,7 @@ static bool take_one(struct listener *l)
 /* Twice those of the turn before, if that had so many; a socket on which more wait stays readable. */
 static void count_tries(struct listener *l)
 {
-    uint64_t turn = loop_turns(l->io.loop);
+    uint64_t turn = loop_turns(l->io.share->loop);
     unsigned more = turn == l->turn + 1 ? 2 * l->tries : 1;
     l->tries = more == 0 ? 1 : more < l->batch ? more : l->batch;
     l->turn = turn;
@@ -136,7 +136,7 @@ void listener_rest(struct listener *l)
 
 bool listener_is_open(const struct listener *l)
 {
-    return l->io.loop;
+    return loop_io_is_open(&l->io);
 }
 
 int listener_fd(const struct listener *l)

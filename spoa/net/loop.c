@@ -17,17 +17,25 @@ struct queue {
     struct loop_task *first, *last;
 };
 
-/* Descriptors that libev has told of, in its order. */
+/* Descriptors that libev has told of, and those that asked for another turn. Places are counted from 1. */
 struct ready_list {
     struct ready {
         struct loop_io *io; /* NULL: closed since, or it waits for something else now */
-        int events;
-    } list[READY_MOST];
-    uint32_t next, count;
+        uint32_t next;      /* in line behind it, or among the free places; 0: none */
+        uint8_t events;
+        bool announced;
+    } * places;
+    uint32_t size, free, open;  /* open: descriptors, each of which is to have room */
+    uint32_t announced;         /* of those that wait */
+    struct loop_share *shares;  /* in which any wait; the first has its turn */
+    struct loop_share **end;    /* behind the last */
+    struct loop_share *serving; /* whose descriptor is being handled; NULL: it was closed meanwhile */
+    uint32_t waiting;           /* places in use */
 };
 
 struct loop {
     struct ev_loop *ev;
+    struct loop_share own;
     struct ready_list ready;
     void (*soon)(const struct loop_io *io);
     struct ev_async wake;
@@ -100,6 +108,9 @@ static void end_turn(struct loop *loop)
     loop->begins = false;
     if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
         queue_run(loop, &loop->deferred);
+    if (loop->ready
+            .shares) /* the next turn does not sleep; while libev does not either, that takes no system call */
+        ev_async_send(loop->ev, &loop->wake);
 }
 
 /* Ends a wait; the kernel reports behind it what it could not watch (watch). */
@@ -127,44 +138,201 @@ void loop_post(struct loop *loop, struct loop_task *task)
 }
 
 /* ---- what is ready ---- */
-/* It is looked for, so that no descriptor has to know its place: there are few, and rarely does what one waits for change. */
-static void forget_ready(const struct loop_io *io)
+static struct ready *ready_at(struct ready_list *ready, uint32_t place)
 {
-    struct ready_list *ready = &io->loop->ready;
-    for (uint32_t i = ready->next; i < ready->count; i++)
-        if (ready->list[i].io == io)
-            ready->list[i].io = NULL;
+    return &ready->places[place - 1];
 }
 
-static void handle_ready(struct ready_list *ready)
+/* False: out of memory. */
+static bool more_places(struct ready_list *ready)
 {
-    while (ready->next < ready->count) {
-        const struct ready *r = &ready->list[ready->next++];
-        struct loop_io *io = r->io;
-        if (!io)
-            continue;
-        io->ready(loop_io_owner(io), r->events);
+    uint32_t size = ready->size ? 2 * ready->size : 2 * READY_MOST;
+    struct ready *places = realloc(ready->places, size * sizeof *places);
+    if (!places)
+        return false;
+    for (uint32_t i = size; i > ready->size; i--) {
+        places[i - 1] = (struct ready){.next = ready->free};
+        ready->free = i;
     }
-    ready->next = ready->count = 0;
+    ready->places = places;
+    ready->size = size;
+    return true;
+}
+
+static void give_place(struct ready_list *ready, uint32_t place)
+{
+    struct ready *r = ready_at(ready, place);
+    ready->announced -= r->announced;
+    ready->waiting--;
+    *r = (struct ready){.next = ready->free};
+    ready->free = place;
+}
+
+/* Its place is given back when it is first in line, so that none has to be looked for. What nobody waits for any more takes room
+ * until then: each descriptor has some more. */
+static void forget_ready(struct loop_io *io)
+{
+    if (io->waits)
+        ready_at(&io->share->loop->ready, io->waits)->io = NULL;
+    io->waits = 0;
+}
+
+static void join_line(struct ready_list *ready, struct loop_share *share)
+{
+    share->next = NULL;
+    share->link = ready->end;
+    *ready->end = share;
+    ready->end = &share->next;
+}
+
+static void leave_line(struct ready_list *ready, struct loop_share *share)
+{
+    *share->link = share->next;
+    if (share->next)
+        share->next->link = share->link;
+    else
+        ready->end = share->link;
+    share->link = NULL;
+}
+
+static void announce(struct loop *loop, struct ready *r)
+{
+    if (!loop->soon || !r->io || r->announced)
+        return;
+    r->announced = true;
+    loop->ready.announced++;
+    loop->soon(r->io);
 }
 
 static void note_ready(struct loop *loop, struct loop_io *io, int events)
 {
     struct ready_list *ready = &loop->ready;
-    if (ready->count == READY_MOST)
-        handle_ready(ready);
-    ready->list[ready->count++] = (struct ready){io, events};
-    if (loop->soon && ready->count > 1) /* the first one is handled at once */
-        loop->soon(io);
+    struct loop_share *share = io->share;
+    if (io->waits) {
+        ready_at(ready, io->waits)->events |= (uint8_t)events;
+        return;
+    }
+    if (!ready->free &&
+        !more_places(ready)) /* there was no memory when it was opened, nor now: epoll tells of it again */
+        return;
+    bool others = ready->shares;
+    uint32_t place = ready->free;
+    struct ready *r = ready_at(ready, place);
+    ready->free = r->next;
+    ready->waiting++;
+    *r = (struct ready){.io = io, .events = (uint8_t)events};
+    io->waits = place;
+    if (share->first)
+        ready_at(ready, share->last)->next = place;
+    else
+        share->first = place;
+    share->last = place;
+    if (!share->link)
+        join_line(ready, share);
+    if (others && ready->announced < READY_MOST - 2)
+        announce(loop, r);
 }
 
-/* In place of libev's own, which calls it when a run begins and behind each wait: descriptors are noted first, then handled, so that
- * memory can be on its way by then. */
+/* The first in line of this share, which leaves the line of shares with its last one; io NULL: it does not wait any more. */
+static struct ready take_ready(struct loop *loop, struct loop_share *share)
+{
+    struct ready_list *ready = &loop->ready;
+    uint32_t place = share->first;
+    struct ready r = *ready_at(ready, place);
+    if (r.io)
+        r.io->waits = 0;
+    share->first = r.next;
+    give_place(ready, place);
+    if (share->first) {
+        announce(loop, ready_at(ready, share->first));
+    } else {
+        share->last = 0;
+        leave_line(ready, share);
+    }
+    return r;
+}
+
+/* ---- shares ---- */
+void loop_share_open(struct loop_share *share, struct loop *loop)
+{
+    *share = (struct loop_share){.loop = loop};
+}
+
+void loop_share_close(struct loop_share *share)
+{
+    if (!share->loop)
+        return;
+    struct ready_list *ready = &share->loop->ready;
+    while (share->first)
+        (void)take_ready(share->loop, share);
+    if (ready->serving == share)
+        ready->serving = NULL;
+    share->loop = NULL;
+}
+
+/* The share that has its turn. One that had more than a turn waits until the others have had as much. If all that wait did, and
+ * `served` says that others were there a moment ago, the loop looks for these first: NULL. */
+static struct loop_share *next_share(struct ready_list *ready, bool served)
+{
+    const struct loop_share *debtor = NULL;
+    struct loop_share *share;
+    while ((share = ready->shares) && share->credit <= 0 && !(served && share == debtor)) {
+        share->credit += (int64_t)LOOP_QUANTUM;
+        if (share->credit <= 0 && !debtor)
+            debtor = share;
+        leave_line(ready, share);
+        join_line(ready, share);
+    }
+    return share && share->credit > 0 ? share : NULL;
+}
+
+static void charge(struct loop_share *share, uint64_t time)
+{
+    share->credit -= (int64_t)(time < LOOP_DEBT ? time : LOOP_DEBT);
+    if (share->credit < -(int64_t)LOOP_DEBT)
+        share->credit = -(int64_t)LOOP_DEBT;
+}
+
+/* How long those that wait are served until the next look, which tells of each of them again. */
+static uint64_t turn_length(const struct ready_list *ready)
+{
+    uint64_t look = ready->waiting / LOOP_LOOKED_AT;
+    return LOOP_TURN + (look < LOOP_DEBT / LOOP_LOOKS ? look * LOOP_LOOKS : LOOP_DEBT);
+}
+
+static void handle_ready(struct loop *loop)
+{
+    struct ready_list *ready = &loop->ready;
+    uint64_t now = 0, end = 0;
+    bool served = false;
+    for (struct loop_share *share; (share = next_share(ready, served));) {
+        struct ready r = take_ready(loop, share);
+        if (!r.io)
+            continue;
+        if (!now && ready->shares) { /* one that is alone is not measured */
+            now = loop_clock();
+            end = now + turn_length(ready);
+        }
+        ready->serving = share;
+        r.io->ready(loop_io_owner(r.io), r.events);
+        uint64_t then = now ? loop_clock() : 0;
+        if (ready->serving == share)
+            charge(share, then - now);
+        now = then;
+        served = true;
+        if (now >= end && ready->shares)
+            break;
+    }
+    ready->serving = NULL;
+}
+
+/* In place of libev's own, which calls it when a run begins and after each wait: descriptors are noted first, then handled, so that
+ * shares can take turns, and memory can be on its way by then. */
 static void on_pending(struct ev_loop *ev)
 {
     struct loop *loop = ev_userdata(ev);
     ev_invoke_pending(ev);
-    handle_ready(&loop->ready);
+    handle_ready(loop);
     end_turn(loop);
 }
 
@@ -182,6 +350,8 @@ struct loop *loop_new(struct fail *why)
         return NULL;
     }
     loop->ev = ev;
+    loop->ready.end = &loop->ready.shares;
+    loop_share_open(&loop->own, loop);
     ev_set_userdata(ev, loop);
     ev_set_invoke_pending_cb(ev, on_pending);
     pthread_mutex_init(&loop->lock, NULL);
@@ -202,6 +372,8 @@ void loop_free(struct loop *loop)
         queue_run(loop, &loop->deferred);
     }
     ev_loop_destroy(loop->ev);
+    loop_share_close(&loop->own);
+    free(loop->ready.places);
     pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
@@ -249,7 +421,7 @@ static double seconds(uint64_t microseconds)
  * refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR, behind the next wait, which this bounds. */
 static void watch(struct loop_io *io, int events)
 {
-    struct loop *loop = io->loop;
+    struct loop *loop = io->share->loop;
     ev_io_set(&io->watcher, io->watcher.fd, events); /* else libev does not tell the kernel twice */
     ev_io_start(loop->ev, &io->watcher);
     if (ev_is_active(&loop->watch_again))
@@ -265,7 +437,7 @@ static void on_ready(struct ev_loop *ev, struct ev_io *watcher, int events)
     if (events & EV_ERROR)
         watch(io, io->watcher.events);
     else
-        note_ready(io->loop, io, events & (LOOP_READ | LOOP_WRITE));
+        note_ready(io->share->loop, io, events & (LOOP_READ | LOOP_WRITE));
 }
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
@@ -273,16 +445,36 @@ void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(v
 {
     ev_io_init(&io->watcher, on_ready, fd, 0);
     io->watcher.data = owner;
-    io->loop = loop;
+    io->share = &loop->own;
     io->ready = ready;
+    io->waits = 0;
+    if (++loop->ready.open > loop->ready.size / 2)
+        (void)more_places(&loop->ready);
+}
+
+void loop_io_join(struct loop_io *io, struct loop_share *share)
+{
+    if (!loop_io_is_open(io) || io->share == share)
+        return;
+    forget_ready(io);
+    io->share = share;
+}
+
+void loop_io_again(struct loop_io *io, int events)
+{
+    int wanted = loop_io_is_open(io) ? events & io->watcher.events : 0;
+    if (!wanted)
+        return;
+    note_ready(io->share->loop, io, wanted);
+    ev_async_send(io->share->loop->ev, &io->share->loop->wake);
 }
 
 void loop_io_want(struct loop_io *io, int events)
 {
     int now = io->watcher.events & (LOOP_READ | LOOP_WRITE);
-    if (!io->loop || events == now)
+    if (!loop_io_is_open(io) || events == now)
         return;
-    ev_io_stop(io->loop->ev, &io->watcher);
+    ev_io_stop(io->share->loop->ev, &io->watcher);
     forget_ready(io);
     ev_io_set(&io->watcher, io->watcher.fd, events);
     if (events)
@@ -291,16 +483,17 @@ void loop_io_want(struct loop_io *io, int events)
 
 int loop_io_fd(const struct loop_io *io)
 {
-    return io->loop ? io->watcher.fd : -1;
+    return loop_io_is_open(io) ? io->watcher.fd : -1;
 }
 
 int loop_io_release(struct loop_io *io)
 {
-    if (!io->loop)
+    if (!loop_io_is_open(io))
         return -1;
-    ev_io_stop(io->loop->ev, &io->watcher);
+    ev_io_stop(io->share->loop->ev, &io->watcher);
     forget_ready(io);
-    io->loop = NULL;
+    io->share->loop->ready.open--;
+    io->share = NULL;
     return io->watcher.fd;
 }
 

@@ -49,14 +49,44 @@ void loop_defer(struct loop *loop, struct loop_task *task);
 /* From any thread: wakes the loop and runs the task on it, tasks of one thread in order. */
 void loop_post(struct loop *loop, struct loop_task *task);
 
+/* ---- shares ----
+ * The descriptors of one owner, a tenant say, are in one share. If many are ready, shares take turns of equal time (deficit round
+ * robin, by the clock): an owner with 64 busy descriptors gets as much of the thread as an owner with one. What an owner took
+ * beyond its turn is taken off its next ones. Every LOOP_TURN the loop looks for new events, also while others still wait; these
+ * keep their places. An event is never cut: whoever handles one bounds its work, and asks for another by loop_io_again. */
+#define LOOP_QUANTUM   (MILLISECOND / 10)     /* of a share's turn */
+#define LOOP_TURN      (3 * MILLISECOND / 10) /* between two looks for events; more where very many wait */
+#define LOOP_LOOKS     16                     /* times as long as such a look takes */
+#define LOOP_LOOKED_AT 8                      /* descriptors that it tells of in a microsecond, about */
+#define LOOP_DEBT \
+    (4 * MILLISECOND) /* the most that is taken off later turns: the thread may have been interrupted */
+
+struct loop_share { /* where it is, it stays; its members are the loop's */
+    struct loop *loop;
+    struct loop_share *next,
+        **link; /* among the shares in which a descriptor waits; link NULL: none waits in this one */
+    uint32_t first, last; /* those that wait, the first in line first */
+    int64_t credit;       /* µs of this turn; negative: taken beyond it */
+};
+
+void loop_share_open(struct loop_share *share, struct loop *loop);
+/* No descriptor may be in it any more. A zeroed one is fine. */
+void loop_share_close(struct loop_share *share);
+
 /* ---- descriptors ---- */
 enum { LOOP_READ = EV_READ, LOOP_WRITE = EV_WRITE };
 
 struct loop_io {
-    struct ev_io watcher; /* the first member; its data is the owner */
-    struct loop *loop;    /* NULL: closed */
+    struct ev_io watcher;     /* the first member; its data is the owner */
+    struct loop_share *share; /* NULL: closed */
     void (*ready)(void *owner, int events);
+    uint32_t waits; /* its place among those that are ready; 0: it is not */
 };
+
+static inline bool loop_io_is_open(const struct loop_io *io)
+{
+    return io->share != NULL;
+}
 
 static inline void *loop_io_owner(const struct loop_io *io)
 {
@@ -65,12 +95,16 @@ static inline void *loop_io_owner(const struct loop_io *io)
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
                   void *owner);
+/* Moves a descriptor that was just opened, whose share is the loop's own, to another one. */
+void loop_io_join(struct loop_io *io, struct loop_share *share);
+/* Calls `ready` with these events again, as far as they are wanted, when its share has another turn: for work that was left. */
+void loop_io_again(struct loop_io *io, int events);
 /* What it waits for from now on: LOOP_READ, LOOP_WRITE, both or 0. While the kernel has no room for the watch nothing
  * comes, and it is asked again ten times a second. */
 void loop_io_want(struct loop_io *io, int events);
 int loop_io_fd(const struct loop_io *io);
-/* Called for each descriptor that is ready, before up to 64 of them are handled: for __builtin_prefetch of what handling them
- * reads. It changes nothing. NULL: none. */
+/* Called for descriptors that are ready and wait for others, up to 64 at a time: for __builtin_prefetch of what handling them reads.
+ * It changes nothing. NULL: none. */
 void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io));
 /* Stops waiting; the descriptor is closed too. A closed or zeroed loop_io is fine. */
 void loop_io_close(struct loop_io *io);

@@ -14,9 +14,11 @@
 /* ---- what it waits for ---- */
 static bool may_read(const struct stream *s)
 {
-    if (s->connecting || s->ended || s->dead)
+    if (s->connecting || s->dead)
         return false;
-    return s->finishing || (!s->paused && buffer_len(&s->in) < s->in.limit);
+    if (s->again && !s->finishing)
+        return !s->paused;
+    return !s->ended && (s->finishing || (!s->paused && buffer_len(&s->in) < s->in.limit));
 }
 
 /* A failed write is met again by the loop, which a broken socket is always ready for. */
@@ -28,6 +30,8 @@ static bool may_write(const struct stream *s)
 static void want(struct stream *s)
 {
     loop_io_want(&s->io, (may_read(s) ? LOOP_READ : 0) | (may_write(s) ? LOOP_WRITE : 0));
+    if (s->again && !s->finishing)
+        loop_io_again(&s->io, LOOP_READ);
 }
 
 /* ---- the end ---- */
@@ -99,7 +103,7 @@ static void leave(struct stream *s)
 static bool write_some(struct stream *s)
 {
     struct slice rest = buffer_slice(&s->out);
-    if (rest.len == 0 || s->failed || s->dead || s->connecting || !s->io.loop)
+    if (rest.len == 0 || s->failed || s->dead || s->connecting || !s->io.share)
         return false;
     /* our FIN follows, in the same packet */
     int more = s->half_closing ? MSG_MORE : 0;
@@ -151,7 +155,7 @@ void stream_send(struct stream *s)
 
 bool stream_send_early(struct stream *s)
 {
-    if (!s->connecting || !s->io.loop || !net_is_connected(loop_io_fd(&s->io)))
+    if (!s->connecting || !s->io.share || !net_is_connected(loop_io_fd(&s->io)))
         return false;
     s->connecting = false;
     stream_send(s);
@@ -179,11 +183,22 @@ static void on_no_input(struct stream *s, int error)
         tell_error(s, s->failed);
 }
 
+static bool has_left(struct stream *s)
+{
+    bool left = s->again;
+    s->again = false;
+    return left;
+}
+
 static void read_some(struct stream *s)
 {
+    if (has_left(s)) {
+        s->user->input(s->owner);
+        return;
+    }
     if (s->user->reading)
         s->user->reading(s->owner);
-    if (!s->io.loop || !may_read(s))
+    if (!s->io.share || !may_read(s))
         return;
     size_t room = 0, left = s->in.limit - buffer_len(&s->in), size = s->user->read_size;
     uint8_t *to = buffer_room(&s->in, size && size < left ? size : left, &room);
@@ -257,7 +272,7 @@ static void on_ready(void *owner, int events)
     if (good && (events & LOOP_WRITE))
         on_writable(s);
     /* behind a failed write what has come is read first */
-    if (s->io.loop && ((events & LOOP_READ) || s->failed) && may_read(s)) {
+    if (s->io.share && ((events & LOOP_READ) || s->failed) && may_read(s)) {
         if (s->finishing)
             throw_away(s);
         else
@@ -277,7 +292,7 @@ static void on_due(void *owner)
     s->late = true;
     if (may_read(s))
         read_some(s);
-    if (s->io.loop && s->late && !s->finishing)
+    if (s->io.share && s->late && !s->finishing)
         s->user->late(s->owner);
     leave(s);
 }
@@ -291,9 +306,23 @@ void stream_offer(struct stream *s)
     leave(s);
 }
 
+void stream_offer_again(struct stream *s)
+{
+    s->again = true;
+    if (!s->busy && s->loop)
+        want(s);
+}
+
+void stream_join(struct stream *s, struct loop_share *share)
+{
+    loop_io_join(&s->io, share);
+    if (s->loop)
+        want(s);
+}
+
 void stream_look(struct stream *s)
 {
-    if (!s->io.loop || s->busy || s->finishing || !may_read(s))
+    if (!s->io.share || s->busy || s->finishing || !may_read(s))
         return;
     enter(s);
     read_some(s);

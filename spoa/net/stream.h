@@ -59,6 +59,7 @@ struct stream {
     bool late;  /* the time is over, which nothing has changed since */
     bool taken; /* see stream_was_taken */
     bool busy;  /* in one of its callbacks */
+    bool again; /* see stream_offer_again */
     int failed; /* errno of a write */
     struct stream_linger {
         /* for each part of what is unsent to be taken, and for all of it as often as STREAM_STEPS, however little the peer
@@ -88,6 +89,11 @@ void stream_consume(struct stream *s, size_t len);
 void stream_pause(struct stream *s, bool paused);
 /* Calls `input` now if there is anything in `in`: behind a pause. Does nothing in the stream's own callbacks. */
 void stream_offer(struct stream *s);
+/* The owner has left something in `in` so that others have their turn: `input` is called when its share has another one
+ * (loop.h), before more is read. It also does so in the stream's own callbacks. */
+void stream_offer_again(struct stream *s);
+/* Serves the stream in that share of the thread's time from now on. */
+void stream_join(struct stream *s, struct loop_share *share);
 /* Reads once, now: calls `input` or `ended` if there is anything. Does nothing in the stream's own callbacks. */
 void stream_look(struct stream *s);
 /* One time for each stream: `late` is called when it is over; replaces an earlier one. Before that the socket is read

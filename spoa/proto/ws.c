@@ -240,6 +240,51 @@ bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t most, stru
     return true;
 }
 
+/* Bytes of the frame that begins with this head; UINT64_MAX if the head is not whole. */
+static uint64_t frame_len(const uint8_t *head, size_t there)
+{
+    unsigned wide = 0;
+    uint64_t length = there < 2 ? 0 : head[1] & 0x7f;
+
+    if (length >= 126)
+        wide = length == 126 ? 2 : 8;
+    size_t len = 2 + wide + (there >= 2 && head[1] & 0x80 ? 4 : 0);
+    if (there < len)
+        return UINT64_MAX;
+    for (unsigned i = 0; i < wide; i++)
+        length = (i ? length << 8 : 0) | head[2 + i];
+    return length > INT64_MAX ? UINT64_MAX : len + length;
+}
+
+/* The same of a frame some of whose head the decoder has taken: the bytes that are still to come. */
+static uint64_t frame_rest(const struct ws_decoder *d, struct slice in)
+{
+    uint8_t head[WS_HEAD_MAX];
+    struct slice more = slice_sub(in, 0, sizeof head - d->head_len);
+
+    memcpy(head, d->head, d->head_len);
+    if (more.len)
+        memcpy(head + d->head_len, more.at, more.len);
+    uint64_t len = frame_len(head, d->head_len + more.len);
+    return len == UINT64_MAX ? len : len - d->head_len;
+}
+
+size_t ws_some(const struct ws_decoder *d, struct slice in, unsigned frames)
+{
+    bool inside = d->state == STATE_PAYLOAD || d->state == STATE_CONTROL;
+    uint64_t len = inside ? d->frame.length - d->offset : frame_rest(d, in);
+    size_t at = 0;
+
+    if (d->state > STATE_CONTROL)
+        return in.len;
+    for (frames += inside; len < in.len - at; len = frame_len(in.at + at, in.len - at)) {
+        at += (size_t)len;
+        if (!--frames)
+            return at;
+    }
+    return in.len;
+}
+
 uint64_t ws_untold(const struct ws_decoder *d)
 {
     return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;

@@ -212,7 +212,7 @@ static void release(void *context)
 
 static void leave(struct conn *c)
 {
-    if (!c->io.loop)
+    if (!c->io.share)
         return;
     loop_io_close(&c->io);
     buffer_free(&c->partial);
@@ -237,7 +237,7 @@ static bool has_window(const struct conn *c)
 
 static void flush(struct conn *c)
 {
-    while (c->io.loop && buffer_len(&c->out)) {
+    while (c->io.share && buffer_len(&c->out)) {
         struct slice rest = buffer_slice(&c->out);
         ssize_t sent = send(loop_io_fd(&c->io), rest.at, rest.len, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN)
@@ -275,7 +275,7 @@ static void put_message(struct conn *c)
 /* Bulk: always one message more. */
 static void pour(struct conn *c)
 {
-    while (c->io.loop && buffer_len(&c->out) < c->b->frame_len && has_window(c)) {
+    while (c->io.share && buffer_len(&c->out) < c->b->frame_len && has_window(c)) {
         put_message(c);
         c->said++;
         if (c->role == ROLE_CLIENT)
@@ -372,7 +372,7 @@ static void on_frames(struct conn *c, struct slice in)
 {
     struct ws_piece piece;
     enum ws_event event;
-    while (c->io.loop && (event = ws_decode(&c->in, &in, &piece)) != WS_MORE) {
+    while (c->io.share && (event = ws_decode(&c->in, &in, &piece)) != WS_MORE) {
         if (event == WS_BAD)
             die(c->in.why);
         if (event == WS_PIECE)
@@ -380,7 +380,7 @@ static void on_frames(struct conn *c, struct slice in)
         if (event == WS_CONTROL)
             on_control(c);
     }
-    if (c->io.loop && in.len && !buffer_put(&c->partial, in))
+    if (c->io.share && in.len && !buffer_put(&c->partial, in))
         die("out of memory");
 }
 
@@ -446,7 +446,7 @@ static void on_head(struct conn *c)
         opened(c, &head);
     else
         answer(c, &head);
-    if (c->io.loop)
+    if (c->io.share)
         on_frames(c, slice_from(buffer_slice(&rest), head.len));
     buffer_free(&rest);
 }
@@ -484,7 +484,7 @@ static void on_ready(void *owner, int events)
     c->connected = true;
     if (events & LOOP_READ)
         on_bytes(c);
-    if (!c->io.loop)
+    if (!c->io.share)
         return;
     if (c->upgraded &&
         (c->role == ROLE_SOURCE || (c->role == ROLE_CLIENT && c->b->mode == MODE_SEND && c->b->measuring)))

@@ -5,6 +5,7 @@ CELLGATE_LONG=1 adds sizes, cuts and rounds."""
 import json
 import os
 import random
+import socket
 import struct
 import threading
 
@@ -284,3 +285,26 @@ def test_no_counter_falls_whatever_offset_a_worker_says(direct, offset):
         assert sum(t.outcomes()) == exact + gaps + 1
         assert t.outcomes()[1] == gaps + 1 or offset < 1 << 53
     t.close()
+
+
+# ---- more frames than one event handles ----
+
+
+@pytest.mark.parametrize("adapter", ["none", "since"])
+def test_many_small_messages_at_once_come_in_order_and_before_what_follows(direct, adapter):
+    """A part of what was read waits for its turn: neither new bytes nor an end overtake it."""
+    worker = direct.worker()
+    client, upstream = direct.open(worker, resume=adapter, stream=1, sandbox=f"sb-{len(direct.workers)}")
+    for sender, hearer in ((upstream, client), (client, upstream)):
+        mask = b"\1\2\3\4" if sender.masks else None
+        words = [b"\1%d" % number for number in range(20_000)]
+        sender.send(b"".join(frame(BINARY, word, mask=mask) + (frame(PING, b"", mask=mask) if not number % 1000 else b"") for number, word in enumerate(words)))
+        heard = []
+        while len(heard) < len(words):
+            if (said := hearer.hear())[0] == BINARY:
+                heard.append(said[1])
+        assert heard == words
+    client.send(b"".join(frame(BINARY, b"%d" % number, mask=b"\1\2\3\4") for number in range(3000)) + frame(CLOSE, b"\x03\xe8", mask=b"\1\2\3\4"))
+    client.sock.shutdown(socket.SHUT_WR)
+    last = [said for said in iter(lambda: upstream.hear()[:2], (CLOSE, b"\x03\xe8")) if said[0] == BINARY]
+    assert last == [(BINARY, b"%d" % number) for number in range(3000)]

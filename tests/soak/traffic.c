@@ -230,7 +230,7 @@ static void lost(struct tunnel *u)
 /* ---- out ---- */
 static void flush(struct tunnel *u)
 {
-    while (u->io.loop && buffer_len(&u->out)) {
+    while (u->io.share && buffer_len(&u->out)) {
         struct slice rest = buffer_slice(&u->out);
         ssize_t sent = send(loop_io_fd(&u->io), rest.at, rest.len, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN)
@@ -336,7 +336,7 @@ static void on_control(struct tunnel *u)
         if (u->phase != CLOSING)
             put_control(u, WS_CLOSE, slice_sub(ws_control_payload(&u->in), 0, 2));
         flush(u);
-        if (u->io.loop)
+        if (u->io.share)
             closed(u, u->in.close_code, ws_close_reason(&u->in));
     }
 }
@@ -345,7 +345,7 @@ static void on_frames(struct tunnel *u, struct slice in)
 {
     struct ws_piece piece;
     enum ws_event event;
-    while (u->io.loop && (event = ws_decode(&u->in, &in, &piece)) != WS_MORE) {
+    while (u->io.share && (event = ws_decode(&u->in, &in, &piece)) != WS_MORE) {
         if (event == WS_BAD) {
             closed(u, 1002, slice_text(u->in.why));
             return;
@@ -355,7 +355,7 @@ static void on_frames(struct tunnel *u, struct slice in)
         if (event == WS_CONTROL)
             on_control(u);
     }
-    if (u->io.loop)
+    if (u->io.share)
         flush(u);
 }
 
@@ -414,7 +414,7 @@ static void on_ready(void *owner, int events)
     }
     if (events & LOOP_READ)
         on_bytes(u);
-    if (u->io.loop && events & LOOP_WRITE)
+    if (u->io.share && events & LOOP_WRITE)
         flush(u);
 }
 
@@ -425,7 +425,7 @@ static void stop(struct tunnel *u)
     u->mute = false;
     u->patience_at = loop_clock() + (uint64_t)PATIENCE * 1000000;
     say(u, 's', 1);
-    if (u->io.loop)
+    if (u->io.share)
         loop_timer_set(&u->timer, 3 * SECOND);
 }
 
@@ -441,13 +441,13 @@ static void on_timer(void *owner)
         unsigned batch = 1 + (unsigned)random() % BATCH_MAX;
         if (buffer_len(&u->out) < OUT_MAX / 2)
             say(u, 'd', batch);
-        if (u->io.loop)
+        if (u->io.share)
             loop_timer_set(&u->timer, after(batch * (0.5 + (double)(random() % 1000) / 1000) / t->rate));
     } else if (u->phase >= STOPPING && loop_clock() > u->patience_at) {
         closed(u, 1006, SLICE_LITERAL("no answer at the end"));
     } else if (u->phase == STOPPING) { /* what was lost may have been the question */
         say(u, 's', 1);
-        if (u->io.loop)
+        if (u->io.share)
             loop_timer_set(&u->timer, 3 * SECOND);
     }
 }

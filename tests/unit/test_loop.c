@@ -562,6 +562,126 @@ static void the_environment_does_not_choose_the_back_end(void **state)
     assert_non_null(strstr(why.text, "epoll"));
 }
 
+/* ---- shares ---- */
+struct burner {
+    struct loop_io io;
+    uint64_t work; /* µs of each event */
+    unsigned events;
+    uint64_t last, longest; /* when it was handled last; the longest time in between */
+};
+
+static void burn(void *owner, int events)
+{
+    struct burner *b = owner;
+    uint64_t now = loop_clock();
+    (void)events;
+    if (b->events++ && now - b->last > b->longest)
+        b->longest = now - b->last;
+    b->last = now;
+    while (loop_clock() < now + b->work)
+        ;
+}
+
+/* It can always be written to, so that it is always ready. */
+static void burner_open(struct burner *b, struct loop_share *share, uint64_t work)
+{
+    int fds[2];
+    *b = (struct burner){.work = work};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    close(fds[1]);
+    loop_io_open(&b->io, loop, fds[0], burn, b);
+    loop_io_join(&b->io, share);
+    loop_io_want(&b->io, LOOP_WRITE);
+}
+
+static void stop_running(void *owner)
+{
+    (void)owner;
+    loop_stop(loop);
+}
+
+static void run_for(uint64_t time)
+{
+    struct loop_timer timer;
+    loop_timer_open(&timer, loop, stop_running, NULL);
+    loop_timer_set(&timer, time);
+    loop_run(loop);
+    loop_timer_close(&timer);
+}
+
+/* By the clock: whatever else the machine does, it does to both. */
+static void an_owner_of_many_gets_little_more_time_than_an_owner_of_one(void **state)
+{
+    (void)state;
+    enum { COUNT = 64 };
+    static struct burner greedy[COUNT], other;
+    struct loop_share shares[2];
+    unsigned events = 0, most = 0, least = UINT32_MAX;
+    loop_share_open(&shares[0], loop);
+    loop_share_open(&shares[1], loop);
+    for (unsigned i = 0; i < COUNT; i++)
+        burner_open(&greedy[i], &shares[0], 200);
+    burner_open(&other, &shares[1], 200);
+    run_for(300 * MILLISECOND);
+    for (unsigned i = 0; i < COUNT; i++) {
+        events += greedy[i].events;
+        most = greedy[i].events > most ? greedy[i].events : most;
+        least = greedy[i].events < least ? greedy[i].events : least;
+        loop_io_close(&greedy[i].io);
+    }
+    loop_io_close(&other.io);
+    loop_share_close(&shares[0]);
+    loop_share_close(&shares[1]);
+    assert_in_range(other.events, events / 4, events * 2);
+    assert_true(most - least <= 1); /* and so do those of the owner of many, among themselves */
+}
+
+static void who_took_too_much_is_served_later(void **state)
+{
+    (void)state;
+    static struct burner slow, quick;
+    struct loop_share shares[2];
+    loop_share_open(&shares[0], loop);
+    loop_share_open(&shares[1], loop);
+    burner_open(&slow, &shares[0], 2000);
+    burner_open(&quick, &shares[1], 20);
+    run_for(200 * MILLISECOND);
+    loop_io_close(&slow.io);
+    loop_io_close(&quick.io);
+    loop_share_close(&shares[0]);
+    loop_share_close(&shares[1]);
+    assert_true(quick.events > 5 * slow.events); /* a hundred times, if the machine did nothing else */
+}
+
+static void who_asks_for_another_event_gets_it_in_another_turn(void **state)
+{
+    (void)state;
+    struct burner b = {0};
+    struct loop_share share;
+    loop_share_open(&share, loop);
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    loop_io_open(&b.io, loop, fds[0], burn, &b);
+    loop_io_join(&b.io, &share);
+    loop_io_again(&b.io, LOOP_READ); /* it is not wanted */
+    loop_turn(loop, false);
+    assert_int_equal(b.events, 0);
+    loop_io_want(&b.io, LOOP_READ);
+    loop_io_again(&b.io, LOOP_READ);
+    loop_io_again(&b.io, LOOP_READ);
+    assert_int_equal(b.events, 0);
+    loop_turn(loop, true); /* does not sleep */
+    assert_int_equal(b.events, 1);
+    loop_turn(loop, false);
+    assert_int_equal(b.events, 1);
+    loop_io_again(&b.io, LOOP_READ);
+    loop_io_close(&b.io);
+    loop_turn(loop, false);
+    assert_int_equal(b.events, 1);
+    loop_share_close(&share);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +704,9 @@ int main(void)
         cmocka_unit_test(what_cannot_be_watched_may_be_wanted_again),
         cmocka_unit_test(a_timer_fires_once_and_not_too_early),
         cmocka_unit_test(the_environment_does_not_choose_the_back_end),
+        cmocka_unit_test(an_owner_of_many_gets_little_more_time_than_an_owner_of_one),
+        cmocka_unit_test(who_took_too_much_is_served_later),
+        cmocka_unit_test(who_asks_for_another_event_gets_it_in_another_turn),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

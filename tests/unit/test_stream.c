@@ -333,6 +333,52 @@ static void what_is_held_is_offered_again_behind_a_pause(void **state)
     end(&o);
 }
 
+/* Takes a byte of each input, and leaves the rest for another turn. */
+static void take_a_byte(void *owner)
+{
+    struct owner *o = owner;
+    o->inputs++;
+    stream_consume(&o->stream, 1);
+    if (buffer_len(&o->stream.in))
+        stream_offer_again(&o->stream);
+}
+
+static void what_is_left_comes_with_later_turns_and_before_the_end(void **state)
+{
+    (void)state;
+    static const struct stream_user user = {.input = take_a_byte, .ended = on_ended};
+    struct owner o = {0};
+    open_pair(&o, &user);
+    assert_int_equal(send(o.peer, "abcd", 4, 0), 4);
+    assert_int_equal(shutdown(o.peer, SHUT_WR), 0);
+    for (unsigned before; (before = o.inputs) < 4;) {
+        loop_turn(o.loop, true); /* does not sleep */
+        assert_in_range(o.inputs, before + 1, before + 2);
+        assert_true(!o.ends || o.inputs == 4);
+    }
+    turns(&o, 2);
+    assert_int_equal(o.inputs, 4);
+    assert_int_equal(o.ends, 1);
+    end(&o);
+}
+
+static void what_is_left_waits_while_the_stream_is_paused(void **state)
+{
+    (void)state;
+    static const struct stream_user user = {.input = take_a_byte, .ended = on_ended};
+    struct owner o = {0};
+    open_pair(&o, &user);
+    assert_int_equal(send(o.peer, "ab", 2, 0), 2);
+    turns(&o, 1);
+    stream_pause(&o.stream, true);
+    turns(&o, 5);
+    assert_int_equal(o.inputs, 1);
+    stream_pause(&o.stream, false);
+    turns(&o, 5);
+    assert_int_equal(o.inputs, 2);
+    end(&o);
+}
+
 static void a_look_reads_what_is_there_at_once(void **state)
 {
     (void)state;
@@ -1030,6 +1076,8 @@ int main(void)
         cmocka_unit_test(a_paused_stream_reads_nothing),
         cmocka_unit_test(a_stream_may_be_paused_in_its_own_callback),
         cmocka_unit_test(what_is_held_is_offered_again_behind_a_pause),
+        cmocka_unit_test(what_is_left_comes_with_later_turns_and_before_the_end),
+        cmocka_unit_test(what_is_left_waits_while_the_stream_is_paused),
         cmocka_unit_test(a_look_reads_what_is_there_at_once),
         cmocka_unit_test(memory_that_is_short_ends_the_input),
         cmocka_unit_test(output_of_every_size_is_sent),

@@ -590,6 +590,46 @@ static void an_image_says_no_head_that_was_refused(void **state)
     }
 }
 
+/* However the input is split: a part ends between two frames, has at most so many, and is all there is if there are fewer. */
+static void some_frames_are_cut_off_between_two(void **state)
+{
+    (void)state;
+    uint8_t all[8192], *at = all;
+    static const size_t sizes[] = {0, 1, 125, 126, 300, 0, 7, 2, 1000, 0, 0, 70};
+    size_t ends[sizeof sizes / sizeof *sizes], count = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        bool control = sizes[i] < 100 && i % 3 == 1;
+        struct ws_frame frame = {
+            .opcode = control ? WS_PING : WS_BINARY, .fin = true, .masked = true, .length = sizes[i]};
+        at += ws_encode_head(at, &frame);
+        memset(at, 'x', sizes[i]);
+        at += sizes[i];
+        ends[count++] = (size_t)(at - all);
+    }
+    size_t len = (size_t)(at - all);
+    for (unsigned frames = 1; frames < 6; frames++) {
+        for (size_t cut = 0; cut < len; cut++) { /* of so much the decoder knows already */
+            struct ws_decoder d = ws_decoder_of(WS_CLIENT, 200);
+            struct slice before = slice_of(all, cut);
+            struct ws_piece piece;
+            while (ws_decode(&d, &before, &piece) != WS_MORE)
+                ;
+            size_t from = cut - before.len, next = 0;
+            while (ends[next] <= from)
+                next++;
+            /* the rest of a frame that has begun comes with as many whole ones behind it; a head that has begun may be one of these */
+            size_t some = from + ws_some(&d, slice_of(all + from, len - from), frames), whole = next;
+            while (ends[whole] < some)
+                whole++;
+            assert_int_equal(ends[whole], some);
+            assert_true(whole + 1 - next <= frames + 1 && (some == len || whole + 1 - next >= frames));
+            /* a part of the input that ends within a frame is not cut there */
+            for (size_t there = from + 1; there < some; there++)
+                assert_int_equal(ws_some(&d, slice_of(all + from, there - from), frames), there - from);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -615,6 +655,7 @@ int main(void)
         cmocka_unit_test(a_long_reason_is_cut_between_characters),
         cmocka_unit_test(a_control_frame_stays_in_the_input_until_it_is_whole),
         cmocka_unit_test(a_decoder_with_memory_leaves_nothing),
+        cmocka_unit_test(some_frames_are_cut_off_between_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,6 +298,8 @@ static bool start(struct dial *d, const struct dial_options *o)
         return false;
     }
     stream_open(&d->stream, o->loop, fd);
+    if (o->share)
+        stream_join(&d->stream, o->share);
     stream_set_time(&d->stream, o->timeout);
     return true;
 }

@@ -15,6 +15,7 @@ struct dial;
 
 struct dial_options {
     struct loop *loop;
+    struct loop_share *share;      /* NULL: the loop's own */
     const struct net_address *tls; /* HAProxy's listener for https workers, or for https destinations */
     uint64_t timeout;              /* microseconds, all in all */
     size_t head_max;

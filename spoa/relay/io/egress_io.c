@@ -45,6 +45,7 @@ struct egress_io {
     uint8_t *texts; /* what its slices point to */
     struct limits_owner owner;
     struct limits_use use;
+    struct loop_share *share; /* of the thread's time: its sandbox's */
     size_t held;
     size_t room;            /* bytes that are read of a side at once; 0: memory is short, and it waits */
     struct loop_timer look; /* while it waits */
@@ -90,6 +91,7 @@ static void free_io(struct egress_io *io)
     loop_timer_close(&io->again);
     loop_timer_close(&io->expires);
     limits_leave(thread->limits, &io->owner);
+    time_shares_give(&thread->shares, io->share);
     close_inside(io);
     *io->link = io->next;
     if (io->next)
@@ -333,6 +335,7 @@ static bool open_inside(struct egress_io *io, bool tls)
     else
         stream_stop_time(&io->client);
     stream_open(&io->destination, io->thread->loop, fd);
+    stream_join(&io->destination, io->share);
     stream_set_time(&io->destination, io->thread->settings.dial_timeout);
     return true;
 }
@@ -603,6 +606,8 @@ static void add(struct egress_io *io)
         io->next->link = &io->next;
     thread->egress = io;
     thread->egress_count++;
+    io->share =
+        time_shares_take(&thread->shares, io->owner.space, io->owner.org, io->owner.sandbox, io->owner.token);
     set_expiry(io);
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
 }
@@ -616,6 +621,7 @@ static void open_inspected(struct egress_io *io, int fd, struct slice early)
     io->streams = 1;
     add(io);
     stream_open(&io->client, thread->loop, fd);
+    stream_join(&io->client, io->share);
     io->inside = net_connect(&thread->settings.egress_tls, &why);
     if (io->inside < 0) {
         refuse(io, EGRESS_INSIDE, REFUSAL_relay_unavailable);
@@ -638,12 +644,14 @@ static void open_streams(struct egress_io *io, int fd, int to, struct slice earl
     io->streams = 2;
     add(io);
     stream_open(&io->client, thread->loop, fd);
+    stream_join(&io->client, io->share);
     if (to < 0) { /* no descriptor, or no route there */
         io->streams = 1;
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
         return;
     }
     stream_open(&io->destination, thread->loop, to);
+    stream_join(&io->destination, io->share);
     stream_set_time(&io->destination, thread->settings.dial_timeout);
     if (!kept)
         end(io, EGRESS_MEMORY);

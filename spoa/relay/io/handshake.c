@@ -166,6 +166,7 @@ void handshake_begin(struct relay_thread *thread, int fd)
     thread->handshakes_last = &a->next;
     thread->handshakes_count++;
     stream_open(&a->stream, thread->loop, fd);
+    stream_join(&a->stream, &thread->shares.unknown);
     stream_set_time(&a->stream, thread->settings.head_time);
 }
 

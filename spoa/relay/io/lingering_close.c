@@ -87,6 +87,8 @@ void lingering_close_begin(struct lingering_closes *lingering, int fd, struct bu
     lingering->last = &p->next;
     lingering->count++;
     stream_open(&p->stream, lingering->loop, fd);
+    if (lingering->share)
+        stream_join(&p->stream, lingering->share);
     stream_finish(&p->stream, &linger);
     note_held(p, stream_held(&p->stream));
 }

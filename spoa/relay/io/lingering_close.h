@@ -20,6 +20,8 @@ struct lingering_close;
 /* All those of one thread. */
 struct lingering_closes {
     struct loop *loop;
+    struct loop_share
+        *share; /* of the thread's time, in which all of them are served; NULL: the loop's own */
     struct metrics_shard *shard;
     struct limits *limits;                 /* what they hold counts */
     struct lingering_close *first, **last; /* the oldest; behind the newest, if there is one */

@@ -5,15 +5,17 @@
 
 #include "spoa/proto/proxy_header.h"
 
-#define IN_MOST    ((size_t)64 << 10)  /* bytes of an answer that are read and not looked at yet */
-#define OUT_HIGH   ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
-#define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
-#define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
-#define TICK_MOST  (5 * SECOND)
-#define LARGE      ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
-#define BODY_AHEAD ((size_t)64 << 10) /* of a request's body, in its stream */
-#define CROWDED    ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
-#define LAST_WORDS (5 * SECOND)      /* for each part of what is unsent to be taken */
+#define IN_MOST     ((size_t)64 << 10) /* bytes of an answer that are read and not looked at yet */
+#define BODY_MOST   ((size_t)16 << 10) /* of them, that one event handles: chunks may be as small as a byte */
+#define EVENTS_MOST ((size_t)2 << 10) /* the same of an event stream, each event of which becomes a message */
+#define OUT_HIGH    ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
+#define OUT_LOW     ((size_t)64 << 10)  /* and from here on again */
+#define IDLE        (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
+#define TICK_MOST   (5 * SECOND)
+#define LARGE       ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
+#define BODY_AHEAD  ((size_t)64 << 10) /* of a request's body, in its stream */
+#define CROWDED     ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
+#define LAST_WORDS  (5 * SECOND)      /* for each part of what is unsent to be taken */
 
 static const char *const ends[] = {
 #define X(name, label, text) [MUX_END_##name] = (text),
@@ -77,6 +79,7 @@ void mux_free(struct mux_io *io)
     struct relay_thread *thread = io->thread;
     mux_resume_free(io);
     mux_limits_leave(io);
+    time_shares_give(&thread->shares, io->share);
     loop_timer_close(&io->tick);
     loop_timer_close(&io->watches);
     *io->link = io->next;
@@ -253,8 +256,11 @@ static void on_answer(void *owner)
         mux_v1_answer(r);
         return;
     }
-    enum mux_step step = mux_answer_feed(&r->answer, bytes, mux_out(r->io), &fits);
-    stream_consume(&r->up, bytes.len);
+    struct slice some = slice_sub(bytes, 0, mux_answer_streams(&r->answer) ? EVENTS_MOST : BODY_MOST);
+    enum mux_step step = mux_answer_feed(&r->answer, some, mux_out(r->io), &fits);
+    stream_consume(&r->up, some.len);
+    if (some.len < bytes.len)
+        stream_offer_again(&r->up);
     mux_conclude(r, step, fits);
 }
 
@@ -410,6 +416,7 @@ static void start(struct mux_io *io, const struct mux_message *m, uint32_t numbe
     }
     add_request(io, r);
     stream_open(&r->up, io->thread->loop, fd);
+    stream_join(&r->up, io->share);
     mux_note_request(r);
     pause_request(r, io->full);
 }
@@ -699,6 +706,8 @@ void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, 
         return;
     }
     add(io);
+    io->share = time_shares_take(&thread->shares, slice_text(NULL), slice_text(NULL), slice_text(NULL),
+                                 slice_text(io->prefix_text));
     set_tick(io, UINT64_MAX);
     if (asked == MUX_RESUME_NEW ? !mux_resume_open(io, fd, early, &terms) : !open_plain(io, fd, early)) {
         close(fd);

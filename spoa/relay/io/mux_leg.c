@@ -8,6 +8,8 @@
 #define OUT_HIGH ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
 #define OUT_LOW  ((size_t)64 << 10)  /* and from here on again */
 
+enum { FRAMES = 64 }; /* and their parts, that one event of a client handles: others have their turn then */
+
 size_t mux_leg_held(const struct mux_leg *leg)
 {
     return leg ? stream_held(&leg->stream) + leg->message.size + mux_text_held(&leg->reading) : 0;
@@ -131,8 +133,10 @@ void mux_leg_read(struct mux_leg *leg)
     struct mux_io *io = leg->io;
     struct slice all = buffer_slice(&leg->stream.in), rest = all;
     enum ws_event event = WS_PIECE;
+    unsigned events = 0;
     while (is_current(leg) && !rests(leg) &&
-           event != WS_MORE) { /* a frame without payload is told when there are no more bytes */
+           event != WS_MORE && /* an empty frame is told when there are no more bytes */
+           events++ < FRAMES) {
         struct ws_piece piece;
         event = ws_decode(&leg->decoder, &rest, &piece);
         take_event(leg, event, &piece);
@@ -142,6 +146,8 @@ void mux_leg_read(struct mux_leg *leg)
         mux_set_flow(io);
     }
     stream_consume(&leg->stream, all.len - rest.len);
+    if (event != WS_MORE && !rests(leg))
+        stream_offer_again(&leg->stream);
     if (io->again)
         mux_resume_settle(io);
     mux_settle(io);
@@ -241,6 +247,7 @@ struct mux_leg *mux_leg_open(struct mux_io *io, int fd, struct slice head, struc
     io->heard = io->moved = loop_clock();
     io->pinged = 0;
     stream_open(&leg->stream, io->thread->loop, fd);
+    stream_join(&leg->stream, io->share);
     return leg;
 }
 

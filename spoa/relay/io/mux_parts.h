@@ -88,12 +88,13 @@ struct mux_io {
     struct limits_owner owner; /* of the socket, and of each of its requests */
     uint8_t *owner_texts;      /* what that points to, if a request has told it; NULL: no request has */
     struct limits_use use;
-    struct buffer *incoming; /* the message that is looked at, if a request may take it over */
-    uint64_t starved;        /* since when something of it is not read for want of memory; 0: nothing is */
-    bool wants;              /* that has to become whole */
-    bool tight;              /* it holds as much as it may while memory is short */
-    bool stopped;            /* its client is not read */
-    struct mux_leg *leg;     /* NULL: the client is away */
+    struct loop_share *share; /* of the thread's time: its client's address has one */
+    struct buffer *incoming;  /* the message that is looked at, if a request may take it over */
+    uint64_t starved;         /* since when something of it is not read for want of memory; 0: nothing is */
+    bool wants;               /* that has to become whole */
+    bool tight;               /* it holds as much as it may while memory is short */
+    bool stopped;             /* its client is not read */
+    struct mux_leg *leg;      /* NULL: the client is away */
     struct mux_resumable *again; /* NULL: it ends with its leg */
     struct loop_task freeing;
     size_t most; /* bytes of a message */

@@ -10,6 +10,7 @@
 #define TELLS_AFTER (100 * MILLISECOND)
 #define TELLS_AGAIN (25 * SECOND) /* a page hears no pings */
 
+enum { MESSAGES = 64 };  /* that one event of a client hands on: others have their turn then */
 enum { REFUSED = 4000 }; /* and the status, to a page that can read none */
 
 /* ---- beginning ---- */
@@ -156,9 +157,14 @@ void mux_resume_message(struct mux_io *io, struct slice message)
 void mux_resume_settle(struct mux_io *io)
 {
     struct mux_numbers *numbers = &io->again->numbers;
+    unsigned taken = 0;
     bool now;
     mux_set_flow(io);
     while (!io->over && !io->stopped && numbers->waits) {
+        if (io->leg && taken++ == MESSAGES) { /* without a leg there are none */
+            stream_offer_again(&io->leg->stream);
+            break;
+        }
         mux_take_message(io, mux_numbers_first(numbers));
         mux_numbers_take(numbers);
         if (!io->over)

@@ -3,6 +3,8 @@
 
 #include "spoa/base/writer.h"
 
+enum { PARTS = 64 }; /* of an answer that one event handles: others have their turn then */
+
 static void break_off(struct mux_io *io, const char *why)
 {
     mux_end_socket(io, MUX_END_PROTOCOL, 1002, why);
@@ -79,7 +81,8 @@ void mux_v1_answer(struct mux_request *r)
     enum mux_part part = MUX_PART_HEAD;
     enum mux_step step = MUX_MORE;
     bool fits = true;
-    while (step == MUX_MORE && part != MUX_PART_MORE) {
+    unsigned parts = 0;
+    while (step == MUX_MORE && part != MUX_PART_MORE && parts++ < PARTS) {
         size_t most = r->v1.credit < MUX_FRAME_MOST ? r->v1.credit : MUX_FRAME_MOST;
         part = mux_response_next(&r->v1.response, &rest, most, &piece);
         step = take_part(r, part, piece, &fits);
@@ -87,6 +90,8 @@ void mux_v1_answer(struct mux_request *r)
     if (step == MUX_MORE && r->v1.cut && !rest.len)
         step = take_part(r, mux_response_cut(&r->v1.response), slice_of("", 0), &fits);
     stream_consume(&r->up, all.len - rest.len);
+    if (step == MUX_MORE && part != MUX_PART_MORE)
+        stream_offer_again(&r->up);
     mux_conclude(r, step, fits);
 }
 

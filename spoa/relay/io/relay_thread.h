@@ -21,6 +21,7 @@
 #include "spoa/relay/io/moves.h"
 #include "spoa/relay/io/pipes.h"
 #include "spoa/relay/io/relay_metrics.h"
+#include "spoa/relay/io/time_shares.h"
 #include "spoa/relay/io/top_ends.h"
 #include "spoa/relay/tunnel/tunnel.h"
 #include "spoa/relay/tunnel/upgrade.h"
@@ -93,6 +94,7 @@ struct relay_thread {
     struct metrics_shard *shard;
     struct metrics_series sent[2]; /* bytes, to each side of its tunnels */
     struct agent_client *agent;
+    struct time_shares shares; /* of its time */
     struct lingering_closes lingering;
     struct relay_thread_settings settings;
 

@@ -113,6 +113,7 @@ static void relay_thread_free(struct relay_thread *thread)
     loop_timer_close(&thread->rest.look);
     tunnel_times_end(&thread->times);
     loop_free(thread->loop);
+    time_shares_close(&thread->shares);
     tunnel_rest_close(&thread->rest);
     pipes_free(&thread->pipes);
     free(thread->scratch);
@@ -127,16 +128,21 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     thread->shard = metrics_shard(relay_metrics_metrics(o->metrics));
     thread->sent[CLIENT] = metrics_series(thread->shard, METRIC_BYTES, METRIC_INDEX(BYTES_TO_CLIENT));
     thread->sent[WORKER] = metrics_series(thread->shard, METRIC_BYTES, METRIC_INDEX(BYTES_TO_WORKER));
-    thread->lingering = (struct lingering_closes){
-        .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
+    thread->lingering = (struct lingering_closes){.loop = thread->loop,
+                                                  .share = &thread->shares.unknown,
+                                                  .shard = thread->shard,
+                                                  .limits = thread->limits,
+                                                  .most = LINGERING_MOST};
     loop_set_soon(thread->loop, tunnel_io_soon);
     tunnel_io_host(&thread->host, &thread->commands);
     moves_open(&thread->moves, thread->loop, &tunnel_io_moves);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
     tunnel_times_open(&thread->times, thread);
-    bool rest = tunnel_rest_open(&thread->rest, thread);
-    return (rest && thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");
+    bool shares = time_shares_open(&thread->shares, thread->loop),
+         rest = tunnel_rest_open(&thread->rest, thread);
+    return (shares && rest && thread->shard && thread->scratch && thread->agent) ||
+           fail(why, "out of memory");
 }
 
 struct relay_thread *relay_thread_start(const struct relay_thread_options *o, struct fail *why)

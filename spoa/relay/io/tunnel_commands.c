@@ -40,6 +40,7 @@ static struct dial_options dial_options(struct tunnel_io *io, const struct targe
     const struct relay_thread_settings *settings = &io->thread->settings;
 
     return (struct dial_options){.loop = io->thread->loop,
+                                 .share = io->seat->share,
                                  .tls = worker_tls(io),
                                  .timeout = settings->dial_timeout,
                                  .head_max = settings->head_size,
@@ -179,11 +180,13 @@ int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to)
 static void adopt(struct tunnel_io *io)
 {
     io->broken[WORKER] = false;
+    tunnel_read_forget(io, WORKER);
     if (io->permit == PERMIT_OVER)
         io->permit = PERMIT_NONE;
     io->permit_since = loop_clock();
     loop_io_open(&io->seat->sockets[WORKER], io->thread->loop, dial_take(io->dial), tunnel_io_worker_ready,
                  io->seat);
+    loop_io_join(&io->seat->sockets[WORKER], io->seat->share);
 }
 
 static void part(struct tunnel_io *io, struct command *command)
@@ -191,6 +194,7 @@ static void part(struct tunnel_io *io, struct command *command)
     struct send_queue *rest = &command->rest;
     struct loop_io *socket = &io->seat->sockets[command->side];
 
+    tunnel_read_forget(io, command->side);
     buffer_consume(&rest->frames, rest->sent);
     /* others wait for this memory: they do not wait for who does not take it */
     if (io->gives_way && rest->frames.size > TUNNEL_LEFT_MOST) {
@@ -266,6 +270,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         part(io, command);
         break;
     case COMMAND_DROP:
+        tunnel_read_forget(io, command->side);
         loop_io_close(&io->seat->sockets[command->side]);
         break;
     case COMMAND_ASK:

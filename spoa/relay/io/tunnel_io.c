@@ -24,7 +24,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
         tunnel_writable(&io->tunnel, side, loop_clock());
         tunnel_io_obey(io);
     }
-    if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
+    if ((events & LOOP_READ) && io->seat->sockets[side].share && io->tunnel.forward.legs[side].reading) {
         ssize_t got = tunnel_read_some(io, side, &done);
         if (got == 0)
             /* behind an error that send() has reported there is an end, too */
@@ -32,7 +32,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
         else if (got < 0 && !tunnel_read_nothing(got))
             tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     }
-    if (!done || (events & LOOP_WRITE))
+    if (!done || (events & LOOP_WRITE) || tunnel_read_left(io, side))
         tunnel_io_update(io);
 }
 
@@ -99,7 +99,7 @@ void tunnel_io_feed(struct tunnel_io *io, enum side from, struct slice bytes)
 {
     uint8_t *at = io->thread->scratch + FORWARD_FRONT;
 
-    while (bytes.len && io->seat->sockets[from].loop && io->tunnel.state != TUNNEL_ended) {
+    while (bytes.len && io->seat->sockets[from].share && io->tunnel.state != TUNNEL_ended) {
         struct leg *leg = &io->tunnel.forward.legs[from];
         struct slice part = slice_sub(bytes, 0, LEG_PAUSE), partial = buffer_slice(&leg->partial);
         size_t len = partial.len + part.len;
@@ -139,8 +139,10 @@ static void want(struct tunnel_io *io)
         if (side == CLIENT && !io->accepted)
             read = may_read_early(io);
         bool write = !send_queue_empty(&leg->out) && !io->broken[side];
-        if (io->seat->sockets[side].loop)
+        if (io->seat->sockets[side].share)
             loop_io_want(&io->seat->sockets[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
+        if (read && tunnel_read_left(io, side))
+            loop_io_again(&io->seat->sockets[side], LOOP_READ);
     }
 }
 
@@ -171,6 +173,7 @@ static void release(void *context)
     struct tunnel_rest *rest = &seat->thread->rest;
 
     tunnel_rest_give(rest, seat->io, seat->kind);
+    time_shares_give(&seat->thread->shares, seat->share);
     slabs_give(&rest->seats, seat);
 }
 
@@ -193,6 +196,8 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     loop_io_close(&seat->sockets[WORKER]);
     tunnel_times_set(seat, UINT64_MAX);
     buffer_free(&io->early);
+    tunnel_read_forget(io, CLIENT);
+    tunnel_read_forget(io, WORKER);
     tunnel_free(&io->tunnel);
     io->stats.opening = 0;
     tunnel_stats_update(&io->stats);
@@ -219,12 +224,12 @@ static void lose_broken(struct tunnel_io *io, enum side side)
     ssize_t got = 1;
     bool done = false;
 
-    if (io->seat->sockets[side].loop && t->forward.legs[side].reading)
+    if (io->seat->sockets[side].share && t->forward.legs[side].reading)
         got = tunnel_read_into_memory(io, side, &done);
     bool waits = t->forward.legs[side].reading || (side == WORKER && t->state < TUNNEL_closing);
-    if (io->seat->sockets[side].loop && got > 0 && waits)
+    if (io->seat->sockets[side].share && got > 0 && waits)
         return;
-    if (io->seat->sockets[side].loop)
+    if (io->seat->sockets[side].share)
         tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     tunnel_io_obey(io);
     io->broken[side] = false;
@@ -237,7 +242,8 @@ void tunnel_io_update(struct tunnel_io *io)
         if (io->broken[side])
             lose_broken(io, side);
     tunnel_read_end(io);
-    io->stats.opening = io->early.size + dial_held(io->dial) + recheck_io_held(io->recheck);
+    io->stats.opening = io->early.size + io->left[CLIENT].size + io->left[WORKER].size + dial_held(io->dial) +
+                        recheck_io_held(io->recheck);
     tunnel_stats_update(&io->stats);
     if (io->permit == PERMIT_TAKEN &&
         (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= tunnel_limits_permit_until(io)))
@@ -289,6 +295,9 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
 
     io->entered = true;
     io->thread = thread;
+    io->left[CLIENT] = io->left[WORKER] =
+        buffer_with_limit(BUFFER_LIMIT_MOST); /* one read, or what was moved */
+    seat->share = time_shares_take(&thread->shares, owner.space, owner.org, owner.sandbox, owner.token);
     io->stats = (struct tunnel_stats){.thread = thread,
                                       .use = limits_use_begin(thread->limits, &owner),
                                       .id = ++thread->next_id,
@@ -357,6 +366,7 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
                                      io + 1};
 
     loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, on_client_ready, seat);
+    loop_io_join(&seat->sockets[CLIENT], seat->share);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
         relay_thread_refuse(io->thread, loop_io_release(&seat->sockets[CLIENT]), &upgrade,
                             REFUSAL_too_many_tunnels);

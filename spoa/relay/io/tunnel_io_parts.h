@@ -13,6 +13,7 @@
 struct dial;
 struct recheck_io;
 
+enum { TUNNEL_FRAMES = 256 };      /* that one event of a tunnel handles */
 enum { TUNNEL_LEFT_MOST = 16384 }; /* bytes for a side that are still sent to it when a tunnel gives way */
 
 /* A connection that was made before the tunnel left its worker. */
@@ -36,6 +37,7 @@ struct tunnel_packed {
 /* What is always there of a tunnel, and what others point to. */
 struct tunnel_seat {
     struct relay_thread *thread;
+    struct loop_share *share; /* of the thread's time: its owner's */
     union {
         struct tunnel_io *io;         /* its work */
         struct tunnel_packed *packed; /* at rest */
@@ -59,6 +61,8 @@ struct tunnel_io {
     struct relay_thread *thread;
     bool stirred;   /* since the thread last looked for those that rest */
     bool little[2]; /* came with the last read: the next one is for little */
+    bool dense
+        [2]; /* the last read brought more frames than one event handles: the next one is for little, too */
     bool broken[2]; /* found out while sending; reported to the tunnel behind its event */
     bool accepted;
     bool gone;
@@ -73,6 +77,7 @@ struct tunnel_io {
     struct tunnel_io *next, **link; /* of those that do not rest */
     uint64_t patient_until;         /* nobody's silence is judged before */
     struct buffer early;            /* from the client, before its 101 */
+    struct buffer left[2];          /* that was read from a side, and waits for its turn */
     struct pipe *pipe;              /* payload of a large frame for the client is in it */
     bool client_bounded;            /* its socket has room for less than what is moved at once */
     struct dial *dial;
@@ -167,11 +172,19 @@ struct dial *tunnel_dial_beside(struct tunnel_io *io, const struct target *to, t
 int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to);
 
 /* ---- tunnel_read.c ---- */
-/* Once, what there is from that side; behind a head that was read its payload is moved at once. As recv. *done, false before: as
+/* Once, what there is from that side, up to TUNNEL_FRAMES frames of it; behind a head that was read its payload is moved at once.
+ * What was left of the last read comes before anything else, and counts as what recv returns. As recv. *done, false before: as
  * tunnel_read says, the tunnel need not be looked at. */
 ssize_t tunnel_read_some(struct tunnel_io *io, enum side from, bool *done);
 /* The same, never through a pipe. */
 ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from, bool *done);
+/* Some of what was read waits for another event. */
+static inline bool tunnel_read_left(const struct tunnel_io *io, enum side from)
+{
+    return buffer_len(&io->left[from]) > 0;
+}
+/* The side's socket goes away, and with it what was read and waits. */
+void tunnel_read_forget(struct tunnel_io *io, enum side from);
 /* Of what they returned: there was nothing. */
 bool tunnel_read_nothing(ssize_t got);
 /* Behind an event: its pipe is for others if nothing is left in it. */

@@ -40,10 +40,30 @@ bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h)
     return has_entered(thread, h, &owner, limits_enter(thread->limits, &owner));
 }
 
+/* One that dials keeps the share that it has: the dial is in it. */
+static void change_share(struct tunnel_io *io, const struct limits_owner *owner)
+{
+    struct tunnel_seat *seat = io->seat;
+    struct loop_share *before = seat->share;
+
+    if (io->dial || io->recheck)
+        return;
+    seat->share =
+        time_shares_take(&io->thread->shares, owner->space, owner->org, owner->sandbox, owner->token);
+    loop_io_join(&seat->sockets[CLIENT], seat->share);
+    loop_io_join(&seat->sockets[WORKER], seat->share);
+    time_shares_give(&io->thread->shares, before);
+}
+
 bool tunnel_limits_name_org(struct tunnel_io *io, const struct handover *h)
 {
     const struct limits_owner owner = tunnel_limits_owner(h);
-    return has_entered(io->thread, h, &owner, limits_name_org(io->thread->limits, &owner, &io->stats.use));
+    bool entered =
+        has_entered(io->thread, h, &owner, limits_name_org(io->thread->limits, &owner, &io->stats.use));
+
+    if (entered)
+        change_share(io, &owner);
+    return entered;
 }
 
 void tunnel_limits_leave(struct tunnel_io *io)

@@ -61,6 +61,10 @@ bool mux_response_trailers(const struct mux_response *r, struct http_head *head)
 
 /* ---- the head ---- */
 
+enum {
+    INTERIM_MOST = 64
+}; /* answers in front of the one: what stands behind each in the buffer is read anew */
+
 static enum mux_part begin_body(struct mux_response *r, const struct http_head *head)
 {
     r->has_head = true;
@@ -78,9 +82,9 @@ static enum mux_part begin_body(struct mux_response *r, const struct http_head *
 /* The first is HAProxy's; a worker may send others. */
 static bool pass_over(struct mux_response *r, const struct http_head *head)
 {
-    struct slice handover = r->hinted ? slice_of("", 0) : http_get(head, HANDOVER_HEADER);
+    struct slice handover = r->interim ? slice_of("", 0) : http_get(head, HANDOVER_HEADER);
     bool good = !handover.len || buffer_put(&r->handover, handover);
-    r->hinted = true;
+    r->interim++;
     buffer_free(&r->head);
     r->reader = http_reader_of(HTTP_RESPONSE, MUX_HEAD_MOST);
     return good;
@@ -99,7 +103,7 @@ static enum mux_part read_head(struct mux_response *r, struct slice *in)
             *in = slice_from(*in, part.len);
             continue;
         }
-        if (result != HTTP_DONE || head.status == 101)
+        if (result != HTTP_DONE || head.status == 101 || (head.status < 200 && r->interim == INTERIM_MOST))
             return MUX_PART_BAD;
         *in = slice_from(*in, head.len - before);
         if (head.status >= 200)

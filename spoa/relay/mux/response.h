@@ -21,7 +21,8 @@ struct mux_response {
     enum http_framing framing;
     struct http_chunked chunked;
     uint64_t left;
-    bool hinted, has_head, over;
+    bool has_head, over;
+    unsigned interim; /* answers of 100 to 199 so far */
 };
 
 enum mux_part {
