@@ -8,24 +8,13 @@
  * (byte - SAME + GRAM) bytes at a place of two bytes: in the dictionary, or, from ALIKE_DICTIONARY on, in what was unpacked so
  * far. */
 enum { SAME = 128, GRAM = 4, RUN_MOST = 128, SAME_MOST = 255 - SAME + GRAM };
-enum { BUCKETS = 4096, OWN_BUCKETS = 512, NOTED = 1024, NONE = 0 };
+enum { BUCKETS = 4096, OWN_BUCKETS = 512, NONE = 0 };
 
 struct alike {
     size_t len;
-    uint32_t noted[NOTED];    /* pieces seen once, by their hash */
     uint16_t places[BUCKETS]; /* one behind where these bytes stand; NONE: nowhere */
     uint8_t bytes[ALIKE_DICTIONARY];
 };
-
-struct alike *alike_new(void)
-{
-    return calloc(1, sizeof(struct alike));
-}
-
-void alike_free(struct alike *alike)
-{
-    free(alike);
-}
 
 /* ---- places ---- */
 /* Whoever chooses bytes that fall together makes only their own ones longer. */
@@ -54,41 +43,25 @@ static size_t known(const struct alike *alike, struct slice rest, size_t *place)
 }
 
 /* ---- the dictionary ---- */
-static uint32_t hash_of(struct slice piece)
+struct alike *alike_new(struct slice words)
 {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < piece.len; i++)
-        hash = (hash ^ piece.at[i]) * 16777619u;
-    return hash | 1;
-}
+    struct alike *alike = words.len <= ALIKE_DICTIONARY ? calloc(1, sizeof *alike) : NULL;
 
-static void add(struct alike *alike, struct slice piece)
-{
-    size_t from = alike->len < GRAM ? 0 : alike->len - GRAM + 1;
-
-    memcpy(alike->bytes + alike->len, piece.at, piece.len);
-    alike->len += piece.len;
-    for (size_t at = from; at + GRAM <= alike->len; at++) {
-        uint16_t *place = &alike->places[gram_at(alike->bytes + at) % BUCKETS];
+    if (!alike || !words.len)
+        return alike;
+    memcpy(alike->bytes, words.at, words.len);
+    alike->len = words.len;
+    for (size_t at = 0; at + GRAM <= words.len; at++) {
+        uint16_t *place = &alike->places[gram_at(words.at + at) % BUCKETS];
         if (*place == NONE)
             *place = (uint16_t)(at + 1);
     }
+    return alike;
 }
 
-void alike_learn(struct alike *alike, struct slice piece)
+void alike_free(struct alike *alike)
 {
-    size_t place;
-
-    if (piece.len < 2 * GRAM || piece.len > ALIKE_DICTIONARY - alike->len ||
-        known(alike, piece, &place) == piece.len)
-        return;
-    uint32_t hash = hash_of(piece), *noted = &alike->noted[(hash >> 8) % NOTED];
-    if (*noted == hash) {
-        add(alike, piece);
-        *noted = 0;
-    } else {
-        *noted = hash;
-    }
+    free(alike);
 }
 
 /* ---- packing ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * alike: bytes that are much like others before them, kept short: what of them stands in a dictionary, or in themselves further
- * in front, is a reference. Pieces that were seen twice get into the dictionary, until that is full; nothing of it ever goes,
- * so nothing secret belongs there. For one thread.
+ * alike: bytes that are much like others, kept short: what of them stands in a dictionary, or in themselves further in front, is a
+ * reference. The dictionary is the caller's and never changes: nothing of what is packed gets into it, so that nobody can
+ * fill it, and it holds nobody's secrets. For any thread.
  */
 #ifndef CELLGATE_BASE_ALIKE_H
 #define CELLGATE_BASE_ALIKE_H
@@ -15,12 +15,10 @@
 
 struct alike;
 
-/* NULL when out of memory. */
-struct alike *alike_new(void);
+/* A copy of these words, at most ALIKE_DICTIONARY bytes, is the dictionary. NULL when out of memory. */
+struct alike *alike_new(struct slice words);
 void alike_free(struct alike *alike);
 
-/* A piece that others may have, too. */
-void alike_learn(struct alike *alike, struct slice piece);
 /* Packed; w->full when it does not fit: len + len / 128 + 1 bytes are enough. */
 void alike_pack(const struct alike *alike, struct slice bytes, struct writer *w);
 /* Of what this one has packed: as many bytes as were. */

@@ -11,11 +11,10 @@ import signal
 import ssl
 
 import pytest
-from cell import SANITIZED, until
+from cell import until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, frame
 from test_relay_frames import ADAPTERS, KINDS
 from test_relay_hoard import numbered
-from test_relay_memory import resident
 from test_relay_unseen import hears, pouring
 from tunnels import QUICK, ROUTES, Tunnels
 
@@ -232,7 +231,7 @@ def test_a_ping_is_answered_for_a_worker_that_is_lost_when_its_tunnel_rested_beh
         upstream.reset()
         upstream = worker.serve()
         assert client.hear() == (PONG, payload, True)  # the newest alone, which stands for all (RFC 6455 section 5.5.3)
-    rest(direct)
+        rest(direct)
     client.say(b"word")
     assert upstream.message() == (BINARY, b"word")
 
@@ -351,28 +350,6 @@ def test_the_next_worker_gets_the_same_head_behind_a_rest(direct):
     for _, client, upstream in ends:
         client.say(b"word")
         assert upstream.message() == (BINARY, b"word")
-
-
-@pytest.mark.skipif(SANITIZED, reason="memory is not what it is with a sanitizer")
-def test_what_one_client_alone_says_is_not_remembered_however_often_it_redials(tmp_path):
-    """Else it would take the place of what many say alike, whose tunnels then rest in a hundred bytes."""
-    with relay(tmp_path, threads=1) as direct:
-        worker, chance = direct.worker(), random.Random(7)
-        direct.set(worker=worker)
-        upstreams = [direct.open(worker, stream=1, fields=[f"X-Alone: {chance.randbytes(750).hex()}"])[1] for _ in range(20)]
-        rest(direct)
-        for _ in range(2):
-            for number, upstream in enumerate(upstreams):
-                upstream.reset()
-                upstreams[number] = worker.serve()
-            rest(direct)
-        alike, size, seen = f"X-Alike: {chance.randbytes(1500).hex()}", 3000, []
-        for _ in range(4):
-            for _ in range(100):
-                direct.open(worker, fields=[alike])
-            rest(direct)
-            seen.append(resident(direct))
-        assert seen[3] - seen[1] < 200 * size * 2 / 3  # what set-ups take for a moment is there by the first look
 
 
 def test_those_that_rest_hear_of_their_moves_from_an_agent_that_was_away(direct):

@@ -884,18 +884,19 @@ static bool holds(struct slice bytes, const char *text)
     return memmem(bytes.at, bytes.len, text, strlen(text));
 }
 
-/* What many send alike takes nothing; what may be a credential is in no dictionary, however often it comes. */
+/* Nothing of what clients say gets into the dictionary, under whatever name and however often it comes: it may be a credential, and
+ * its place would be gone for others. */
 static void an_upgrade_at_rest_is_packed(void **state)
 {
     static const char text[] =
         "GET /a?b=c HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
         "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
-        "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nUser-Agent:one like many others\r\n"
+        "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nUser-Agent:Zq7Wx9KvTr2\r\n"
         "X-Api-Key:Vq8zR1mW\r\nCookie:a=pL3xT7cN\r\n\r\n";
     struct slice guard;
     struct upgrade *u = upgrade_of(text, &guard);
     struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;
-    struct alike *alike = alike_new();
+    struct alike *alike = alike_new(upgrade_words());
     uint8_t packed[1024];
     _Alignas(16) uint8_t opened[1024];
     (void)state;
@@ -903,11 +904,9 @@ static void an_upgrade_at_rest_is_packed(void **state)
     assert_true(kept && alike);
     for (unsigned round = 0; round < 4; round++) {
         struct writer w = writer_of(packed, sizeof packed);
-        upgrade_learn(kept, alike);
         upgrade_pack(kept, alike, &w);
         assert_false(w.full);
-        assert_int_equal(holds(writer_slice(&w), "one like many others"), round == 0);
-        assert_true(holds(writer_slice(&w), "Vq8zR1mW") && holds(writer_slice(&w), "pL3xT7cN"));
+        assert_true(holds(writer_slice(&w), "Zq7Wx9KvTr2") && holds(writer_slice(&w), "Vq8zR1mW") && holds(writer_slice(&w), "pL3xT7cN"));
         assert_true(upgrade_packed_size(packed) <= sizeof opened);
         struct upgrade back = upgrade_unpack(upgrade_open(writer_slice(&w), alike, opened));
         assert_true(slice_equal(back.target, u->target) && slice_equal(back.host, u->host) &&

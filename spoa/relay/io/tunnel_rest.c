@@ -169,8 +169,7 @@ static void pack_upgrade(struct tunnel_io *io, struct writer *w)
     struct alike *alike = io->thread->rest.alike;
 
     if (io->upgrade) {
-        if (upgrade_forget_key(io->upgrade)) /* it rests for the first time */
-            upgrade_learn(io->upgrade, alike);
+        (void)upgrade_forget_key(io->upgrade); /* which is there if it rests for the first time */
         upgrade_pack(io->upgrade, alike, w);
     } else {
         writer_put(w, packed_upgrade(io->packed));
@@ -300,7 +299,7 @@ bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
 {
     *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
                                  .upgrades = slabs_of(UPGRADE_SMALL),
-                                 .alike = alike_new(),
+                                 .alike = alike_new(upgrade_words()),
                                  .head = malloc(ALIKE_MOST),
                                  .spare = calloc(1, sizeof *rest->spare)};
     loop_timer_open(&rest->look, thread->loop, on_look, thread);

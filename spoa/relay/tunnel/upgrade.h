@@ -48,8 +48,8 @@ void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgr
 /* Its client has had its 101, for which alone the key was kept: upgrade.key is absent from now on. False: it was already. */
 bool upgrade_forget_key(struct upgrade_kept *kept);
 
-/* What of it other clients may send alike. Once of each: what stands in one alone, and is learnt again, takes the place of that. */
-void upgrade_learn(const struct upgrade_kept *kept, struct alike *alike);
+/* What many upgrades have in common: the words of a dictionary for upgrade_pack. */
+struct slice upgrade_words(void);
 /* One that rests, in still fewer bytes, by what was learnt. w->full: it does not fit there, or is longer than
  * ALIKE_MOST. */
 void upgrade_pack(const struct upgrade_kept *kept, const struct alike *alike, struct writer *w);
