@@ -323,16 +323,24 @@ size_t upgrade_kept_size(const struct upgrade_kept *kept)
 }
 
 /* Fields as HAProxy hands them on, each text behind its length in two bytes, and what handovers say. */
-static const char words[] =
-    "\0\017accept-encoding\0\021gzip, deflate, br, zstd\0\017accept-language\0\016en-US,en;q=0.9\0\015cache-control\0\010no-cache"
-    "\0\006pragma\0\010no-cache\0\006origin\0\020https://http://localhost\0\012user-agent\0\157Mozilla/5.0 (Macintosh; Intel Mac OS X "
-    "10_15_7) (Windows NT 10.0; Win64; x64) (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 "
-    "Gecko/20100101 Firefox/140.0 python-websockets/15.0 node Go-http-client/1.1\0\006cookie\0\015authorization\0\007Bearer eyJ"
-    "\0\026sec-websocket-protocol\0\030sec-websocket-extensions\0\052permessage-deflate; client_max_window_bits"
-    "\0\025sec-websocket-version\0\00213\0\016sec-fetch-dest\0\011websocket\0\016sec-fetch-mode\0\011websocket\0\016sec-fetch-site"
-    "\0\013same-originsame-sitecross-site\0\017x-forwarded-for\0\01110.0.0.1127.0.0.1\0\021x-forwarded-proto\0\005https\0\020x-forwarded-host"
-    "\0\020x-forwarded-port\0\003443\0\014x-request-id\0\013traceparent\000000-\0\012tracestate\0\006accept\0\003*/*"
-    "route=;sandbox=;session=;org=;sub=;jti=;id=;epoch=;exp=;iat=;kid=;addr=127.0.0.1;addr_port=;ticket=;resume=cell;stream=1;port=";
+static const char words[] = "\0\017accept-encoding\0\021gzip, deflate, br, "
+                            "zstd\0\017accept-language\0\016en-US,en;q=0.9\0\015cache-control\0\010no-cache"
+                            "\0\006pragma\0\010no-cache\0\006origin\0\020https://http://"
+                            "localhost\0\012user-agent\0\157Mozilla/5.0 (Macintosh; Intel Mac OS X "
+                            "10_15_7) (Windows NT 10.0; Win64; x64) (X11; Linux x86_64) AppleWebKit/537.36 "
+                            "(KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 "
+                            "Gecko/20100101 Firefox/140.0 python-websockets/15.0 node "
+                            "Go-http-client/1.1\0\006cookie\0\015authorization\0\007Bearer eyJ"
+                            "\0\026sec-websocket-protocol\0\030sec-websocket-extensions\0\052permessage-"
+                            "deflate; client_max_window_bits"
+                            "\0\025sec-websocket-version\0\00213\0\016sec-fetch-dest\0\011websocket\0\016sec-"
+                            "fetch-mode\0\011websocket\0\016sec-fetch-site"
+                            "\0\013same-originsame-sitecross-site\0\017x-forwarded-for\0\01110.0.0.1127.0.0."
+                            "1\0\021x-forwarded-proto\0\005https\0\020x-forwarded-host"
+                            "\0\020x-forwarded-port\0\003443\0\014x-request-id\0\013traceparent\000000-"
+                            "\0\012tracestate\0\006accept\0\003*/*"
+                            "route=;sandbox=;session=;org=;sub=;jti=;id=;epoch=;exp=;iat=;kid=;addr=127.0.0."
+                            "1;addr_port=;ticket=;resume=cell;stream=1;port=";
 
 struct slice upgrade_words(void)
 {
