@@ -450,6 +450,69 @@ static void a_hole_in_a_ring_is_declared_once_by_the_next_worker(void **state)
     talk_end(&t);
 }
 
+/* Lines of a session, from one to the other: long enough for tails and blocks. */
+static struct slice lines(unsigned from, unsigned to, unsigned lost_from, unsigned lost_to)
+{
+    static char text[100000];
+    size_t len = 1;
+
+    text[0] = 1;
+    for (; from < to; from++)
+        if (from < lost_from || from >= lost_to)
+            len += (size_t)sprintf(text + len, "line %06u of the session\n", from);
+    return slice_of(text, len);
+}
+
+static void settles_by(unsigned to, unsigned lost_from, unsigned lost_to)
+{
+    again();
+    talk_says(&t, 0x82, lines(0, to, lost_from, lost_to));
+    talk_says(&t, 0x82, LIVE);
+    for (unsigned i = 0; t.adapter->unsettled(t.state); i++) {
+        assert_true(i < SETTLE_SHORT + 1 && asks());
+        talk_second(&t, lines(0, to, lost_from, lost_to));
+        talk_second(&t, LIVE);
+        judged();
+    }
+}
+
+/* The client moves between two workers, of which one lacks some lines: that is one gap, and nothing is repeated. */
+static void workers_of_which_one_has_a_hole_are_one_gap(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, lines(0, 500, 0, 0));
+    settles_by(700, 600, 610);
+    assert_int_equal(t.exact, 1); /* nobody can know */
+    settles_by(900, 0, 0);
+    assert_int_equal(t.gaps, 1);
+    settles_by(1100, 600, 610);
+    settles_by(1300, 0, 0);
+    assert_int_equal(t.gaps, 1);
+    assert_int_equal(t.exact, 3);
+    struct slice all = lines(0, 1300, 600, 610);
+    assert_true(slice_equal(buffer_slice(&t.output), slice_from(all, 1)));
+    talk_end(&t);
+}
+
+/* The next worker lacks the last lines that the client has. */
+static void a_ring_without_what_the_client_had_last_is_not_repeated(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, lines(0, 600, 0, 0));
+    uint64_t began = t.now;
+    settles_by(900, 580, 620);
+    assert_true(t.now - began < 2000 * MS);
+    assert_int_equal(t.gaps, 1);
+    const uint8_t *got = buffer_slice(&t.output).at;
+    size_t len = buffer_len(&t.output), line = strlen("line 000000 of the session\n");
+    assert_true(len > 850 * line && len <= 880 * line);
+    assert_null(memmem(got + 600 * line, len - 600 * line, "line 000579", 11));
+    assert_non_null(memmem(got, len, "line 000899", 11));
+    talk_end(&t);
+}
+
 static void a_comparison_is_bounded_whatever_the_session_says(void **state)
 {
     size_t len = SETTLE_MOST / 2;
@@ -485,6 +548,8 @@ int main(void)
         cmocka_unit_test(a_worker_that_is_lost_before_it_is_settled_loses_nothing),
         cmocka_unit_test(each_chunk_comes_once_over_many_workers),
         cmocka_unit_test(a_hole_in_a_ring_is_declared_once_by_the_next_worker),
+        cmocka_unit_test(workers_of_which_one_has_a_hole_are_one_gap),
+        cmocka_unit_test(a_ring_without_what_the_client_had_last_is_not_repeated),
         cmocka_unit_test(a_comparison_is_bounded_whatever_the_session_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,7 @@ struct output_stream {
     struct delivered_end asked; /* as it was when the next worker was asked */
     /* as it was when the one that serves was asked, until its replay has ended */
     struct delivered_end joined;
+    uint64_t since;     /* what was delivered in front of there is not compared: a gap was declared there */
     uint64_t collected; /* bytes of its replay */
     uint64_t skip;      /* bytes of the live output that were delivered already */
     bool doubt;         /* or may have been: as long as they are the same */
@@ -507,8 +508,8 @@ static bool place_tails(const struct scrollback *s, struct delivered_place place
     return found;
 }
 
-/* The client lacks something of what the snapshot has in front of the places, which is declared once: from here on only what it
- * gets behind them is compared, and a little in front of them. Returns false if memory is short. */
+/* The client and the snapshot differ in front of the places, which is declared once: from here on the snapshot is what the client
+ * had, and only what it gets behind the places is compared. Returns false if memory is short. */
 static bool rebase(struct scrollback *s, const struct delivered_place places[2])
 {
     bool memory = true;
@@ -518,10 +519,10 @@ static bool rebase(struct scrollback *s, const struct delivered_place places[2])
         struct slice bytes = records_join(&s->replay, TAG_OUTPUT + i, 0);
         delivered_free(&stream->delivered);
         delivered_forget(&stream->joined);
-        bytes = slice_sub(bytes, 0, (size_t)places[i].at);
-        size_t from = bytes.len > DELIVERED_TAIL ? bytes.len - DELIVERED_TAIL : 0;
-        memory = slice_present(bytes) && delivered_put(&stream->delivered, slice_from(bytes, from));
+        memory = slice_present(bytes) &&
+                 delivered_put(&stream->delivered, slice_sub(bytes, 0, (size_t)places[i].at));
         delivered_note(&stream->delivered, &stream->joined);
+        stream->since = stream->joined.len;
         free((void *)bytes.at);
     }
     s->settle->base[0] = s->settle->base[1] = SETTLE_NOWHERE;
@@ -529,7 +530,7 @@ static bool rebase(struct scrollback *s, const struct delivered_place places[2])
     return memory;
 }
 
-/* Returns true if all that the client got since the gap stands in front of the places. */
+/* Returns true if all that the client got since the gap that was declared last stands in front of the places. */
 static bool agrees_since(const struct scrollback *s, const struct delivered_place places[2])
 {
     bool same = s->rebased;
@@ -538,16 +539,28 @@ static bool agrees_since(const struct scrollback *s, const struct delivered_plac
         const struct output_stream *stream = &s->streams[i];
         struct slice bytes = records_join(&s->replay, TAG_OUTPUT + i, 0);
         same = slice_present(bytes) &&
-               (!stream->joined.len ||
-                delivered_agrees(&stream->delivered, &stream->joined, bytes, (size_t)places[i].at));
+               (!stream->joined.len || delivered_agrees(&stream->delivered, &stream->joined, bytes,
+                                                        (size_t)places[i].at, stream->since));
         free((void *)bytes.at);
     }
     return same;
 }
 
-/* Finds where the snapshot in s->replay goes on. Where the client lacks output that the worker has, or the ring dropped what the
- * client does not have yet, there is a gap. Returns false if the ring may still be filling. */
-static bool continues(struct scrollback *s, bool full, struct delivered_place places[2], bool *memory)
+/* Places by what the blocks of the snapshot say: rather too late than too early. Returns false if memory is short. */
+static bool place_blocks(struct scrollback *s, bool full, struct delivered_place places[2])
+{
+    s->late = true;
+    bool memory = place_both(s, full, places);
+    s->late = false;
+    if (memory)
+        has_gap(s, full, places);
+    return memory;
+}
+
+/* Finds where the snapshot in s->replay goes on. If the client has what the worker lacks, or the other way round, there is a gap.
+ * Returns false if the ring may still be filling; believed: it is not. */
+static bool continues(struct scrollback *s, bool full, bool believed, struct delivered_place places[2],
+                      bool *memory)
 {
     struct delivered_place tails[2] = {{false, 0}, {false, 0}};
     bool gap = has_gap(s, full, places);
@@ -559,12 +572,13 @@ static bool continues(struct scrollback *s, bool full, struct delivered_place pl
     if (full ? !gap : begins(places, s))
         return true;
     bool tailed = place_tails(s, tails);
-    if (!tailed && !full)
+    if (!tailed && !full && !believed)
         return false;
     for (unsigned i = 0; i < 2 && tailed; i++)
         places[i] = tails[i];
-    if (!tailed || !agrees_since(s, places))
-        *memory = rebase(s, places);
+    if (tailed && agrees_since(s, places))
+        return true;
+    *memory = (tailed || place_blocks(s, full, places)) && rebase(s, places);
     return true;
 }
 
@@ -639,14 +653,9 @@ static bool judge_short(struct scrollback *s, struct records *live, const uint64
 {
     struct settle *c = s->settle;
     uint64_t size = collected(s);
-    bool still = stands_still(c, size) || settle_is_over(c, now);
 
-    if (still && !c->placed && size > held[0] + held[1]) {
-        records_clear(live);
-        return end_replay(s, false, edit) && end_settling(s, edit);
-    }
     swap_out(s, live, held);
-    if (still)
+    if (settle_is_over(c, now) || (stands_still(c, size) && !c->placed))
         return give_up_settling(s, edit);
     s->late = !c->placed;
     c->last = size;
@@ -668,7 +677,9 @@ static bool judge_snapshot(struct scrollback *s, uint64_t now, struct adapter_ed
     c->judged = true;
     bool memory = swap_in(s, &live, held);
     memory = memory && place_both(s, full, places);
-    if (memory && !continues(s, full, places, &memory))
+    uint64_t size = collected(s);
+    bool still = stands_still(c, size) && size && size >= held[0] + held[1];
+    if (memory && !continues(s, full, still || c->checks >= SETTLE_SHORT, places, &memory))
         return judge_short(s, &live, held, now, edit);
     bool aligned = memory && align(s, &live, places, at);
     s->said += collected(s);
@@ -1027,6 +1038,7 @@ static void image_stream(struct image *image, struct output_stream *s)
     delivered_image(image, &s->delivered);
     delivered_end_image(image, &s->asked);
     delivered_end_image(image, &s->joined);
+    IMAGE_U64(image, s->since);
     IMAGE_U64(image, s->collected);
     IMAGE_U64(image, s->skip);
     IMAGE_BOOL(image, s->doubt);

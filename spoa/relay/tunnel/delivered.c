@@ -474,11 +474,11 @@ static struct delivered_place find_in_part(const struct delivered *d, const stru
 }
 
 bool delivered_agrees(const struct delivered *d, const struct delivered_end *then, struct slice replay,
-                      size_t place)
+                      size_t place, uint64_t since)
 {
     uint64_t oldest, end = marked(d, then, &oldest);
 
-    for (uint64_t block = oldest; block < end; block++) {
+    for (uint64_t block = larger(oldest, (since + BLOCK_LEN - 1) / BLOCK_LEN); block < end; block++) {
         uint64_t back = then->len - block * BLOCK_LEN;
         if (back <= place && block_mark(d, replay, place - (size_t)back) != mark_of(d, block))
             return false;
@@ -502,7 +502,7 @@ static struct delivered_place judge(const struct delivered *d, const struct deli
                                     const struct delivered_replay *replay, struct slice tail, size_t place)
 {
     uint64_t oldest, end = marked(d, then, &oldest);
-    bool same = delivered_agrees(d, then, replay->bytes, place);
+    bool same = delivered_agrees(d, then, replay->bytes, place, 0);
 
     if (!replay->holed)
         return (struct delivered_place){same, same ? place : overlap(replay->bytes, tail)};

@@ -70,9 +70,10 @@ struct delivered_place delivered_find(const struct delivered *d, const struct de
                                       const struct delivered_replay *replay);
 /* Where the last bytes that were delivered by then end, if all of them, DELIVERED_TAIL, stand in these bytes once. */
 struct delivered_place delivered_find_tail(const struct delivered_end *then, struct slice bytes);
-/* Whether what stands in front of that place is what was delivered by then, as far as both are known. */
+/* Returns true if what stands in front of that place is what was delivered by then, from position `since` of the stream on, as far
+ * as both are known. */
 bool delivered_agrees(const struct delivered *d, const struct delivered_end *then, struct slice replay,
-                      size_t place);
+                      size_t place, uint64_t since);
 /* How many of these bytes are again what was delivered, of which the last `back` bytes may come again: as far as that is known. */
 size_t delivered_again(struct delivered *d, uint64_t back, struct slice bytes);
 /* The replay begins with all that was delivered by then. From now on d->recurs says whether its end occurs elsewhere in

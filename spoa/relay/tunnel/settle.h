@@ -28,6 +28,7 @@
 #define SETTLE_CHECKS   12
 #define SETTLE_FAILED \
     2 /* checks without a complete snapshot: the worker is then believed as one that is asked once */
+#define SETTLE_SHORT   5 /* checks: a snapshot that lacks what the client has is then believed */
 #define SETTLE_NOWHERE INT64_MAX
 #define SETTLE_TAIL    128       /* bytes by which a place in the live output is known */
 #define SETTLE_MOST    (2 << 20) /* bytes of records of a snapshot, and of held output */
