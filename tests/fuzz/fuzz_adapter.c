@@ -17,6 +17,7 @@
 struct life {
     const struct adapter *adapter;
     size_t long_bytes;
+    bool rechecks; /* a second connection to the worker is opened where the adapter asks for it */
     void *state;
     struct send_queue kept;
     struct ws_decoder client;
@@ -51,7 +52,7 @@ static void client_gets_frame(struct life *l, enum ws_opcode opcode, bool fin, s
 
 static bool collects(const struct life *l)
 {
-    return l->adapter->collects && l->adapter->collects(l->state);
+    return !l->rechecks && l->adapter->collects && l->adapter->collects(l->state);
 }
 
 static void note_replay(struct life *l, const struct adapter_piece *piece)
@@ -242,6 +243,26 @@ static bool probes(struct life *l, uint8_t what, struct slice bytes)
     return true;
 }
 
+/* The second connection: what is due, a message, its end. */
+static bool rechecks(struct life *l, uint8_t what, struct slice bytes)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
+    const struct adapter_piece piece = {WS_BINARY, true, true, bytes, l->now};
+    bool begin;
+
+    if (what & 0x80) {
+        l->adapter->recheck_piece(l->state, &piece);
+    } else if (what & 0x40) {
+        l->adapter->recheck_ended(l->state, l->now);
+    } else if (!l->open && l->adapter->recheck_at(l->state) <= (l->now += bytes.len * UINT64_C(20000))) {
+        CHECK(l->adapter->recheck(l->state, l->now, &edit, &begin) == ADAPTER_DROP);
+        CHECK(!begin || l->adapter->unsettled(l->state));
+        client_gets(l, buffer_slice(&edit.insert));
+    }
+    buffer_free(&edit.insert);
+    return true;
+}
+
 static bool time_passes(struct life *l, uint8_t what, struct slice bytes)
 {
     struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
@@ -274,7 +295,7 @@ static bool event(struct life *l, uint8_t what, struct slice bytes)
     case 3:
         return l->adapter->numbers ? numbers(l, bytes) : time_passes(l, what, bytes);
     case 4:
-        return probes(l, what, bytes);
+        return l->adapter->recheck && l->rechecks ? rechecks(l, what, bytes) : probes(l, what, bytes);
     default:
         return worker_says(l, what, bytes, what & 0x40);
     }
@@ -283,8 +304,11 @@ static bool event(struct life *l, uint8_t what, struct slice bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct reader r = reader_of(slice_of(data, size));
-    struct adapter_start start = {.target = SLICE_LITERAL("/pty/x/ws?since=3"), .buffer = 8192};
-    struct life l = {.adapter = adapter_find(1 + reader_u8(&r) % 3, false),
+    uint8_t kind = reader_u8(&r);
+    struct adapter_start start = {
+        .target = SLICE_LITERAL("/pty/x/ws?since=3"), .buffer = 8192, .rechecks = kind >= 128};
+    struct life l = {.adapter = adapter_find(1 + kind % 3, false),
+                     .rechecks = kind >= 128,
                      .kept = send_queue_with_limit(1 << 20),
                      .client = ws_decoder_of(WS_SERVER, 0)};
     bool alive = size < 5000;
