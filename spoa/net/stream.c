@@ -226,28 +226,39 @@ static bool is_taken(const struct stream *s)
     return s->shut && ioctl(loop_io_fd(&s->io), SIOCOUTQ, &queued) == 0 && queued <= 1;
 }
 
-static void throw_some_away(struct stream *s)
+/* What came is of the rest that the peer has begun, or is too much. */
+static void note_drained(struct stream *s, size_t got)
+{
+    uint64_t of_rest = got < s->linger.rest ? got : s->linger.rest;
+    s->linger.rest -= of_rest;
+    s->drained += got - (size_t)of_rest;
+    if (of_rest)
+        set_linger(s, s->linger.step && buffer_len(&s->out) ? s->linger.step : s->linger.grace);
+    if (of_rest && !s->linger.rest)
+        stream_half_close(s);
+}
+
+/* Returns false if there was nothing, or the stream is closed. */
+static bool throw_some_away(struct stream *s)
 {
     uint8_t scratch[SCRATCH];
     ssize_t got = recv(loop_io_fd(&s->io), scratch, sizeof scratch, 0);
     if (got < 0) {
         on_no_input(s, errno);
-        return;
+        return false;
     }
-    s->drained += (size_t)got;
+    note_drained(s, (size_t)got);
     s->ended = got == 0;
     s->taken = s->ended && is_taken(s);
     if ((s->ended && buffer_len(&s->out) == 0) || s->drained >= s->linger.drain)
         stream_close(s);
+    return got > 0 && s->loop;
 }
 
 /* Most peers end right behind their last words: that is looked for at once, not with the loop's next turn. */
 static void throw_away(struct stream *s)
 {
-    size_t before = s->drained;
-
-    throw_some_away(s);
-    if (s->loop && s->drained > before)
+    if (throw_some_away(s))
         throw_some_away(s);
 }
 
@@ -383,10 +394,13 @@ void stream_finish(struct stream *s, const struct stream_linger *linger)
         return;
     s->finishing = true;
     s->linger = *linger;
-    s->over_at = loop_clock() + (linger->step ? STREAM_STEPS * linger->step : linger->grace);
+    uint64_t all = linger->step ? STREAM_STEPS * linger->step : linger->grace;
+    s->over_at = loop_clock() + (linger->rest && all < linger->most ? linger->most : all);
     set_linger(s, linger->step && !s->shut ? linger->step : linger->grace);
     if (s->dead)
         stream_close(s);
+    else if (linger->rest)
+        stream_send(s);
     else
         stream_half_close(s);
 }

@@ -66,8 +66,12 @@ struct stream {
          * takes at a time; 0: `grace` is for all together */
         uint64_t step;
         uint64_t grace; /* for the peer to end its side when all is sent */
-        /* bytes that are thrown away at most: who sends more is not waiting for our last words */
+        /* bytes that are thrown away at most, behind `rest`: who sends more is not waiting for our last words */
         size_t drain;
+        /* A peer in the middle of a frame reads our last words when it has sent the other `rest` bytes of it. `step` and `grace`
+         * begin anew with each part of them, for `most` in all, and our FIN follows them: HAProxy ends both sides of a tunnel
+         * at a FIN. */
+        uint64_t most, rest;
     } linger;
     size_t drained;
     uint64_t over_at; /* when a stream that finishes is closed at the latest */

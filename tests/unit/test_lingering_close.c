@@ -50,7 +50,7 @@ static void open_world(struct world *w)
     assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)), 0);
     w->peer = fds[1];
     open_loop(w);
-    lingering_close_begin(&w->lingering, fds[0], &rest, UNREAD);
+    lingering_close_begin(&w->lingering, fds[0], &rest, 0, UNREAD);
     assert_int_equal(limits_held(w->limits), REST_LEN);
 }
 
@@ -178,7 +178,7 @@ static void a_peer_that_ends_while_input_is_on_its_way_has_not_read_it(void **st
     while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
         ;
     open_loop(&w);
-    lingering_close_begin(&w.lingering, fd, &nothing, UNREAD);
+    lingering_close_begin(&w.lingering, fd, &nothing, 0, UNREAD);
     shutdown(w.peer, SHUT_WR);
     while (w.lingering.count)
         loop_turn(w.lingering.loop, true);
@@ -195,7 +195,7 @@ static void a_peer_that_ends_behind_what_it_has_read_has_read_it(void **state)
     int fd = connection(&w.peer);
     assert_int_equal(send(fd, bytes, sizeof bytes, 0), UNREAD);
     open_loop(&w);
-    lingering_close_begin(&w.lingering, fd, &nothing, UNREAD);
+    lingering_close_begin(&w.lingering, fd, &nothing, 0, UNREAD);
     assert_int_equal(recv(w.peer, bytes, sizeof bytes, MSG_WAITALL), UNREAD);
     shutdown(w.peer, SHUT_WR);
     while (w.lingering.count)
@@ -217,7 +217,7 @@ static void of_too_many_the_oldest_ends(void **state)
     for (size_t i = 0; i < ALL; i++) {
         struct buffer nothing = buffer_with_limit(0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]), 0);
-        lingering_close_begin(&w.lingering, fds[i][0], &nothing, 0);
+        lingering_close_begin(&w.lingering, fds[i][0], &nothing, 0, 0);
         if (i == 1) { /* the newest ends by itself: the next one is behind the one before */
             close(fds[1][1]);
             while (w.lingering.count > 1)

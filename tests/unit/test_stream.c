@@ -152,7 +152,7 @@ static void begin(struct owner *o, const struct stream_user *user, int fd)
     assert_non_null(o->loop);
     o->in_order = true;
     o->released = -1;
-    o->linger = o->linger.grace ? o->linger : (struct stream_linger){SECOND, SECOND, MIB};
+    o->linger = o->linger.grace ? o->linger : (struct stream_linger){SECOND, SECOND, MIB, 0, 0};
     o->stream.user = user;
     o->stream.owner = o;
     if (!o->stream.in.limit)
@@ -530,7 +530,7 @@ static unsigned packets_sent(int fd)
 static void the_last_bytes_and_our_end_leave_in_one_packet(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {SECOND, SECOND, MIB}};
+    struct owner o = {.linger = {SECOND, SECOND, MIB, 0, 0}};
     int fds[2];
     bool ended;
     tcp_pair(fds);
@@ -850,7 +850,7 @@ static void a_finished_stream_sends_the_rest_and_reads_away_what_comes(void **st
 {
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct owner o = {.linger = {SECOND, SECOND, 2 * MIB}};
+        struct owner o = {.linger = {SECOND, SECOND, 2 * MIB, 0, 0}};
         bool ended;
         open_pair(&o, &usual);
         assert_int_equal(send(o.peer, "unread", 6, 0), 6);
@@ -872,7 +872,7 @@ static void a_finished_stream_sends_the_rest_and_reads_away_what_comes(void **st
 static void a_peer_that_takes_a_little_at_a_time_is_not_waited_for_without_end(void **state)
 {
     const uint64_t step = 20 * MILLISECOND;
-    struct owner o = {.linger = {step, step, MIB}};
+    struct owner o = {.linger = {step, step, MIB, 0, 0}};
     const int small = 4096; /* of the kernel's memory, which is else taken in large parts */
     uint8_t taken[2048];
     (void)state;
@@ -922,7 +922,7 @@ static void a_peer_that_has_ended_its_side_gets_all_of_the_rest(void **state)
 static void a_peer_that_ends_behind_its_last_words_is_closed_within_a_turn(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {SECOND, SECOND, MIB}};
+    struct owner o = {.linger = {SECOND, SECOND, MIB, 0, 0}};
     open_pair(&o, &usual);
     stream_finish(&o.stream, &o.linger);
     assert_int_equal(send(o.peer, "last words", 10, 0), 10);
@@ -935,7 +935,7 @@ static void a_peer_that_ends_behind_its_last_words_is_closed_within_a_turn(void 
 static void a_peer_that_does_not_end_is_closed_when_the_grace_is_over(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {SECOND, 20000, MIB}};
+    struct owner o = {.linger = {SECOND, 20000, MIB, 0, 0}};
     open_pair(&o, &usual);
     uint64_t began = loop_clock();
     stream_finish(&o.stream, &o.linger);
@@ -948,7 +948,7 @@ static void a_peer_that_does_not_end_is_closed_when_the_grace_is_over(void **sta
 static void a_side_that_was_ended_before_has_the_grace_alone(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {60 * SECOND, 20000, MIB}};
+    struct owner o = {.linger = {60 * SECOND, 20000, MIB, 0, 0}};
     open_pair(&o, &usual);
     stream_half_close(&o.stream);
     uint64_t began = loop_clock();
@@ -961,7 +961,7 @@ static void a_side_that_was_ended_before_has_the_grace_alone(void **state)
 static void a_peer_that_takes_nothing_is_closed_after_a_step(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {20000, 60 * SECOND, MIB}};
+    struct owner o = {.linger = {20000, 60 * SECOND, MIB, 0, 0}};
     open_pair(&o, &usual);
     put_pattern(&o, MIB);
     stream_finish(&o.stream, &o.linger);
@@ -972,7 +972,7 @@ static void a_peer_that_takes_nothing_is_closed_after_a_step(void **state)
 static void without_a_step_the_grace_is_for_all_together(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {0, 50000, MIB}};
+    struct owner o = {.linger = {0, 50000, MIB, 0, 0}};
     uint8_t byte[512];
     open_pair(&o, &usual);
     assert_int_equal(setsockopt(o.peer, SOL_SOCKET, SO_RCVBUF, &(int){1}, sizeof(int)), 0);
@@ -990,7 +990,7 @@ static void without_a_step_the_grace_is_for_all_together(void **state)
 static void who_sends_more_than_the_bound_is_closed(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {60 * SECOND, 60 * SECOND, 65536}};
+    struct owner o = {.linger = {60 * SECOND, 60 * SECOND, 65536, 0, 0}};
     uint8_t bytes[4096] = {0};
     open_pair(&o, &usual);
     stream_finish(&o.stream, &o.linger);
@@ -1005,10 +1005,81 @@ static void who_sends_more_than_the_bound_is_closed(void **state)
     end(&o);
 }
 
+/* Returns the number of bytes that the peer has sent until the time is over, or the stream is gone. */
+static size_t send_on(struct owner *o, uint64_t time)
+{
+    uint8_t bytes[16384] = {0};
+    size_t said = 0;
+    for (uint64_t end = loop_clock() + time; loop_clock() < end && !o->gone;) {
+        ssize_t n = send(o->peer, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        said += n > 0 ? (size_t)n : 0;
+        loop_turn(o->loop, false);
+    }
+    return said;
+}
+
+static void who_is_in_the_middle_of_something_is_read_to_its_end(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 2; step++) {
+        struct owner o = {.linger = {step ? 60 * SECOND : 0, SECOND / 2, MIB, 60 * SECOND, UINT64_MAX}};
+        open_pair(&o, &usual);
+        put_pattern(&o, 10);
+        stream_finish(&o.stream, &o.linger);
+        assert_true(send_on(&o, SECOND) > 4 * MIB);
+        assert_int_equal(o.gone, 0);
+        assert_int_equal(o.inputs, 0);
+        assert_int_equal(stream_held(&o.stream), 0);
+        assert_int_equal(recv(o.peer, &(uint8_t[100]){0}, 100, MSG_DONTWAIT), 10);
+        await(&o, &o.gone);
+        end(&o);
+    }
+}
+
+/* Also behind the FIN it would not be heard: HAProxy ends both sides of a tunnel at that. */
+static void our_end_follows_the_rest_of_what_the_peer_has_begun(void **state)
+{
+    (void)state;
+    struct owner o = {.linger = {60 * SECOND, 60 * SECOND, MIB, 60 * SECOND, 2 * 16384 + 100}};
+    uint8_t bytes[16384] = {0};
+    bool ended;
+    open_pair(&o, &usual);
+    put_pattern(&o, 10);
+    stream_finish(&o.stream, &o.linger);
+    assert_int_equal(send(o.peer, bytes, sizeof bytes, 0), sizeof bytes);
+    assert_int_equal(send(o.peer, bytes, sizeof bytes, 0), sizeof bytes);
+    assert_int_equal(send(o.peer, bytes, 99, 0), 99);
+    turns(&o, 5);
+    assert_int_equal(recv(o.peer, bytes, sizeof bytes, MSG_DONTWAIT), 10);
+    assert_int_equal(recv(o.peer, bytes, sizeof bytes, MSG_DONTWAIT), -1);
+    assert_int_equal(send(o.peer, bytes, 1, 0), 1);
+    assert_int_equal(hear(&o, &ended), 0);
+    assert_true(ended);
+    close(o.peer);
+    o.peer = -1;
+    await(&o, &o.gone);
+    end(&o);
+}
+
+static void who_sends_without_an_end_is_closed_by_time(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 2; step++) {
+        struct owner o = {.linger = {step ? 50000 : 0, 50000, MIB, 400000, UINT64_MAX}};
+        open_pair(&o, &usual);
+        stream_finish(&o.stream, &o.linger);
+        uint64_t began = loop_clock();
+        (void)send_on(&o, 20 * SECOND);
+        assert_int_equal(o.gone, 1);
+        assert_true(loop_clock() - began >= 350000);
+        end(&o);
+    }
+}
+
 static void a_peer_that_resets_a_finishing_stream_ends_it(void **state)
 {
     (void)state;
-    struct owner o = {.linger = {60 * SECOND, 60 * SECOND, MIB}};
+    struct owner o = {.linger = {60 * SECOND, 60 * SECOND, MIB, 0, 0}};
     int fds[2];
     tcp_pair(fds);
     o.peer = fds[1];
@@ -1113,6 +1184,9 @@ int main(void)
         cmocka_unit_test(a_peer_that_takes_nothing_is_closed_after_a_step),
         cmocka_unit_test(without_a_step_the_grace_is_for_all_together),
         cmocka_unit_test(who_sends_more_than_the_bound_is_closed),
+        cmocka_unit_test(who_is_in_the_middle_of_something_is_read_to_its_end),
+        cmocka_unit_test(our_end_follows_the_rest_of_what_the_peer_has_begun),
+        cmocka_unit_test(who_sends_without_an_end_is_closed_by_time),
         cmocka_unit_test(a_peer_that_resets_a_finishing_stream_ends_it),
         cmocka_unit_test(a_stream_is_finished_while_it_connects),
         cmocka_unit_test(what_has_arrived_by_then_is_not_late),

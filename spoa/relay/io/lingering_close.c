@@ -62,9 +62,11 @@ static void on_gone(void *owner)
 /* It only finishes: there is no input, and nobody to tell of its end but `gone`. */
 static const struct stream_user stream_user = {.sent = on_sent, .gone = on_gone};
 
-void lingering_close_begin(struct lingering_closes *lingering, int fd, struct buffer *rest, uint64_t unread)
+void lingering_close_begin(struct lingering_closes *lingering, int fd, struct buffer *rest,
+                           uint64_t announced, uint64_t unread)
 {
-    static const struct stream_linger linger = {.grace = LINGERING_TIME, .drain = READ_AWAY};
+    struct stream_linger linger = {
+        .grace = LINGERING_TIME, .drain = READ_AWAY, .most = LINGERING_MOST_TIME, .rest = announced};
     struct lingering_close *p = calloc(1, sizeof *p);
 
     if (!p) {

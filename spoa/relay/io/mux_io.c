@@ -114,7 +114,11 @@ static bool is_final(enum mux_end why)
 
 static void end_leg(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
 {
-    static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
+    const struct stream_linger linger = {.step = LAST_WORDS,
+                                         .grace = SECOND,
+                                         .drain = 1 << 20,
+                                         .most = LINGERING_MOST_TIME,
+                                         .rest = mux_leg_announced(io->leg)};
     struct stream *s = &io->leg->stream;
     uint8_t frame[WS_CONTROL_FRAME_MAX];
     buffer_free(&io->leg->message);

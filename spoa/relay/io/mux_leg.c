@@ -15,6 +15,12 @@ size_t mux_leg_held(const struct mux_leg *leg)
     return leg ? stream_held(&leg->stream) + leg->message.size + mux_text_held(&leg->reading) : 0;
 }
 
+uint64_t mux_leg_announced(const struct mux_leg *leg)
+{
+    uint64_t rest = ws_untold(&leg->decoder);
+    return rest > leg->undecoded ? rest - leg->undecoded : 0;
+}
+
 /* ---- messages ---- */
 
 static void on_message(struct mux_leg *leg)
@@ -139,6 +145,7 @@ void mux_leg_read(struct mux_leg *leg)
            events++ < FRAMES) {
         struct ws_piece piece;
         event = ws_decode(&leg->decoder, &rest, &piece);
+        leg->undecoded = rest.len;
         take_event(leg, event, &piece);
         if (!is_current(leg))
             return;
@@ -146,6 +153,7 @@ void mux_leg_read(struct mux_leg *leg)
         mux_set_flow(io);
     }
     stream_consume(&leg->stream, all.len - rest.len);
+    leg->undecoded = buffer_len(&leg->stream.in);
     if (event != WS_MORE && !rests(leg))
         stream_offer_again(&leg->stream);
     if (io->again)
@@ -262,6 +270,7 @@ void mux_leg_leave(struct mux_leg *leg, unsigned code, const char *reason)
     io->leg = NULL;
     leg->io = NULL;
     if (speaks)
-        lingering_close_begin(&io->thread->lingering, stream_release(&leg->stream), &rest, 0);
+        lingering_close_begin(&io->thread->lingering, stream_release(&leg->stream), &rest,
+                              mux_leg_announced(leg), 0);
     stream_close(&leg->stream);
 }

@@ -11,6 +11,7 @@
 #include "spoa/net/stream.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/io/agent_client.h"
+#include "spoa/relay/io/lingering_close.h"
 #include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/io/mux_sessions.h"
 #include "spoa/relay/mux/answer.h"
@@ -62,6 +63,7 @@ struct mux_leg {
     bool text;               /* that is one */
     bool asks;               /* there is something to be read */
     bool full;               /* it takes nothing, and is not read */
+    size_t undecoded;        /* bytes of stream.in behind the event that is being reported */
 };
 
 /* A socket that its client can resume: beside what is numbered. */
@@ -166,6 +168,8 @@ struct mux_leg *mux_leg_open(struct mux_io *io, int fd, struct slice head, struc
 void mux_leg_read(struct mux_leg *leg);
 /* Takes it off its socket: with a Close of this code, if it is not in the middle of something; 0: at once. */
 void mux_leg_leave(struct mux_leg *leg, unsigned code, const char *reason);
+/* Bytes of a frame in whose middle the client is, and that are still to be read from the socket. */
+uint64_t mux_leg_announced(const struct mux_leg *leg);
 size_t mux_leg_held(const struct mux_leg *leg);
 
 /* ---- mux_resume.c ---- */

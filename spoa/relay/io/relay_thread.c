@@ -76,7 +76,7 @@ void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answe
     struct buffer rest = buffer_with_limit(answer.len);
 
     if (buffer_put(&rest, answer)) {
-        lingering_close_begin(&thread->lingering, fd, &rest, 0);
+        lingering_close_begin(&thread->lingering, fd, &rest, 0, 0);
     } else {
         (void)!send(fd, answer.at, answer.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);

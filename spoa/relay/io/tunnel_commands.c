@@ -203,7 +203,8 @@ static void part(struct tunnel_io *io, struct command *command)
         loop_io_close(socket);
         return;
     }
-    lingering_close_begin(&io->thread->lingering, loop_io_release(socket), &rest->frames, command->bytes);
+    lingering_close_begin(&io->thread->lingering, loop_io_release(socket), &rest->frames, command->announced,
+                          command->bytes);
 }
 
 /* ---- to answer the client ---- */

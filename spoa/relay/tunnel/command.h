@@ -37,8 +37,9 @@ enum command_kind {
     COMMAND_RECHECK, /* dials the worker that serves once more, beside it: tunnel_recheck_bytes gets what it sends */
     COMMAND_RECHECK_END, /* closes that second connection, or gives up its dial */
     COMMAND_ADOPT, /* what was dialled takes the place of the worker, which was parted or dropped before */
-    COMMAND_PART, /* `side` is left: `rest`, now the owner's, is still sent, then its socket is closed in good order. If
-                          * the worker does not close it too, `bytes` of input may not have been read */
+    COMMAND_PART, /* `side` is left: `rest`, now the owner's, is still sent, then its socket is closed in good order, when the
+                          * `announced` bytes of a frame in whose middle it is have come. If the worker does not close it too,
+                          * `bytes` of input may not have been read */
     COMMAND_DROP,   /* the socket of `side` is closed at once */
     COMMAND_ASK,    /* asks the agent; tunnel_answered tells. An older question that is open is forgotten */
     COMMAND_WATCH,  /* the same, when something changes */
@@ -54,7 +55,7 @@ struct command {
     enum side side;
     enum refusal refusal;
     enum loss loss;
-    uint64_t bytes, time;
+    uint64_t bytes, time, announced;
     struct send_queue rest;
 };
 

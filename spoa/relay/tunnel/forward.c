@@ -667,6 +667,7 @@ struct forward_end forward_read(struct forward *f, enum side from, struct slice 
     bool on = pass_events(&p, &bytes) && pass_rest(&p, &bytes);
     if (on && pass_flush(&p) && bytes.len)
         keep_partial(&p, bytes);
+    p.leg->dropped = on ? 0 : bytes.len;
     return end;
 }
 

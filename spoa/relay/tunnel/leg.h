@@ -38,6 +38,7 @@ struct leg {
     bool pours;               /* so much at a time comes from the peer that it is worth a pipe */
     bool close_in, close_out; /* a Close came, was sent */
     bool cut;                 /* there was no memory for the rest of a frame: nothing can follow */
+    size_t dropped;           /* bytes that were read with what made it fail, and that nobody decodes */
 
     uint64_t read;     /* of `data`, what the peer has certainly read */
     uint64_t asked;    /* what it will have read when it answers the last Ping of the relay's */
@@ -102,6 +103,13 @@ uint64_t leg_take_unread(struct leg *leg, bool all);
 
 /* Reading is switched; its silence, and that of a Ping, counts from when it is. */
 void leg_read(struct leg *leg, bool on, uint64_t now);
+
+/* Bytes of a frame in whose middle the peer is, and that are still to be read from its socket. */
+static inline uint64_t leg_announced(const struct leg *leg)
+{
+    uint64_t rest = ws_untold(&leg->in);
+    return rest > leg->dropped ? rest - leg->dropped : 0;
+}
 
 /* Into one of leg_of. */
 void leg_image(struct image *image, struct leg *leg);

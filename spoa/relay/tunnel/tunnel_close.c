@@ -72,9 +72,11 @@ static void part(struct tunnel *t, enum side side, uint64_t unread)
         return;
     }
     t->forward.there[side] = false;
-    put(t,
-        &(struct command){
-            .kind = COMMAND_PART, .side = side, .rest = take_queue(&t->forward.legs[side]), .bytes = unread});
+    put(t, &(struct command){.kind = COMMAND_PART,
+                             .side = side,
+                             .rest = take_queue(&t->forward.legs[side]),
+                             .announced = leg_announced(&t->forward.legs[side]),
+                             .bytes = unread});
 }
 
 /* The last one that is sent. */
