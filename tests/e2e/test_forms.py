@@ -90,6 +90,8 @@ PLAIN = [
     ("e2b-preview", "/a", "44772-sb-1.e2b.test", [], "44772", "/a", KEEP),
     ("e2b-preview", "/a", "8080-sb-1.sub.e2b2.test", [], "8080", "/a", KEEP),
     ("e2b-envd", "/filesystem.Filesystem/List", "49983-sb-1.e2b.test", [], "", "/filesystem.Filesystem/List", KEEP),
+    ("e2b-envd", "/health", "49983-sb-1-6532622b.e2b.test", [], "", "/health", KEEP),
+    ("e2b-preview", "/a", "3000-sb-1-6532622b.sub.e2b2.test", [], "3000", "/a", KEEP),
     ("e2b-header", "/a", None, [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "8080")], "8080", "/a", KEEP),
     ("e2b-envd-header", "/files?path=/x", None, [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "49983")], "", "/files?path=/x", KEEP),
     ("e2b-envd-header", "/health", None, [("E2b-Sandbox-Id", "sb-1")], "", "/health", KEEP),

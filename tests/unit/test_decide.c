@@ -481,6 +481,36 @@ static void the_state_of_the_sandbox_decides(void **state)
     ROWS_CHECK(*state, rows);
 }
 
+/* e2b's SDK takes 502 alone for a sandbox that does not run. Who has no good credential gets the same of any sandbox. */
+#define E2B(id) "http://80-" id ".e2b.io/"
+static void e2b_tells_by_its_statuses_that_a_sandbox_does_not_run(void **state)
+{
+    static const struct row rows[] = {
+        {"GET " E2B("gone"), {B("gone")}, "502 sandbox_not_found"},
+        {"GET " E2B("gone"), {B("all")}, "502 sandbox_not_found"},
+        {"GET " E2B("sb-1"), {B("two")}, "502 sandbox_not_found"},
+        {"GET " E2B("stopped"), {B("stopped")}, "502 sandbox_stopped"},
+        {"GET " E2B("asleep"), {B("asleep")}, "502 sandbox_waking"},
+        {"GET " E2B("waking"), {B("waking")}, "409 sandbox_waking"},
+        {"GET " E2B("between"), {B("between")}, "409 sandbox_migrating"},
+        {"GET " E2B("far"), {B("far")}, "502 worker_unreachable"},
+        {"GET " E2B("keyed"), {"X-OC-Preview-Token: wrong"}, "502 token_invalid"},
+        {"GET " E2B("gone"), {"X-OC-Preview-Token: wrong"}, "502 token_invalid"},
+        {"GET " E2B("keyed"), {"X-OC-Preview-Token: letmein"}, "direct 10.0.0.9:80 /"},
+        /* what says nothing of a sandbox */
+        {"GET " E2B("gone"), {0}, "401 token_missing"},
+        {"GET " E2B("keyed"), {0}, "401 token_missing"},
+        {"GET " E2B("gone"), {B("late")}, "401 token_expired"},
+        {"GET " E2B("gone"), {"Authorization: Bearer x"}, "401 token_invalid"},
+        {"GET " E2B("gone"), {B("sb1")}, "403 wrong_sandbox"},
+    };
+    static const struct row woken[] = {{"GET " E2B("asleep"), {B("asleep")}, "409 sandbox_waking"}};
+    struct world *w = *state;
+    ROWS_CHECK(w, rows);
+    w->wakes = true;
+    ROWS_CHECK(w, woken);
+}
+
 static void the_worker_is_chosen(void **state)
 {
     static const struct row rows[] = {
@@ -1298,6 +1328,7 @@ int main(void)
         TEST(without_a_valid_token_nobody_learns_anything),
         TEST(a_valid_token_is_held_against_the_sandbox),
         TEST(the_state_of_the_sandbox_decides),
+        TEST(e2b_tells_by_its_statuses_that_a_sandbox_does_not_run),
         TEST(the_worker_is_chosen),
         TEST(a_directory_that_cannot_say_is_waited_for),
         TEST(a_secret_of_the_record_waits_for_the_record),

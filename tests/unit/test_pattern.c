@@ -117,6 +117,13 @@ static const struct row rows[] = {
     /* hosts */
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-1-p80.x.io", "sandbox=sb-1 port=80"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-p1-p80.x.io", "sandbox=sb-p1 port=80"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-i1abc-6532622b.x.io",
+     "sandbox=i1abc port=80 e2b_client=6532622b"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-i1abc-6532622.x.io", "miss"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-i1abc-6532622bb.x.io", "miss"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-i1abc-6532622g.x.io", "miss"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-i1abc-653_622b.x.io", "miss"},
+    {PATTERN_HOST, "{port}-{sandbox}-{e2b_client}.x.io", "80-6532622b.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-pp80.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "-p80.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-p.x.io", "miss"},

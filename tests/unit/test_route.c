@@ -189,6 +189,10 @@ static const struct row rows[] = {
     {P, "GET http://3000.signed.io/", {0}, "none"},
     {P, "GET http://49983-i1abc.e2b.io/", {0}, "e2b-envd i1abc - 49983"},
     {P, "GET http://3000-i1abc.e2b.io/", {0}, "e2b-preview i1abc - 3000"},
+    {P, "GET http://49983-i1abc-6532622b.e2b.io/", {0}, "e2b-envd i1abc - 49983 - - - - 6532622b"},
+    {P, "GET http://3000-i1abc-6532622b.e2b.io/", {0}, "e2b-preview i1abc - 3000 - - - - 6532622b"},
+    {P, "GET http://3000-i1abc-6532622.e2b.io/", {0}, "e2b-preview i1abc-6532622 - 3000"},
+    {P, "GET http://3000-i1abc-6532622g.e2b.io/", {0}, "e2b-preview i1abc-6532622g - 3000"},
     {P, "GET http://h/", {"E2b-Sandbox-Id: i1abc", "E2b-Sandbox-Port: 3000"}, "e2b-header i1abc - 3000"},
     {P, "GET http://h/", {"e2b-sandbox-id: i1abc"}, "e2b-envd-header i1abc - 49983"},
     {P, "GET http://h/toolbox/i1abc/files/info", {0}, "daytona-toolbox i1abc"},
@@ -473,7 +477,7 @@ static void what_is_printed_can_be_read(void **state)
     assert_non_null(strstr(
         copy,
         "{\"name\": \"mine\", \"system\": \"e2b\", \"path\": [\"/a/{sandbox}\", \"/v1/a/{sandbox}\"], "));
-    assert_non_null(strstr(copy, "\"host\": [\"{port}-{sandbox}.e2b.io\", \"{port}-{sandbox}.b.io\"]"));
+    assert_non_null(strstr(copy, "\"{port}-{sandbox}.e2b.io\", \"{port}-{sandbox}.b.io\"]"));
     char *off = strstr(copy, ", \"off\": [");
     assert_non_null(strstr(off, "daytona-preview"));
     strcpy(off, "}");

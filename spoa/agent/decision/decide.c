@@ -335,7 +335,9 @@ static enum refusal check_secret(struct decision *d, const char **why)
     bool whole = lookup == LOOKUP_FOUND && !record.bare;
     if (whole)
         record.access_sha256 = record_access(&record, d->port);
-    return token_admits_secret(&d->grant, whole ? &record : NULL, why);
+    enum refusal refusal = token_admits_secret(&d->grant, whole ? &record : NULL, why);
+    d->unconfirmed = refusal == REFUSAL_token_invalid;
+    return refusal;
 }
 
 static enum refusal judge_credential(struct decision *d, enum refusal refusal, const char **why)
@@ -606,7 +608,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.verdict = verdict;
     d.route = NULL;
     d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = d.bearer_judged = false;
-    d.opened = false;
+    d.opened = d.unconfirmed = d.asleep = false;
     d.headers = nothing;
     d.sandbox = d.space = nothing;
     d.port = 0;
@@ -621,6 +623,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
         decide_handover(&d);
     else if (verdict->kind == VERDICT_DIRECT && request->mux && slice_present(d.sandbox))
         decide_mux_ticket(&d);
+    else if (verdict->kind == VERDICT_DENY)
+        decide_foreign(&d);
     verdict->good_until = good_until(&d);
     if (scratch->full) {
         verdict_clear(verdict);

@@ -119,6 +119,7 @@ bool decide_state(struct decision *d)
     case RECORD_SUSPENDED:
         if (may_wake(d) && d->view->wake(d->view->directory, d->space, d->sandbox))
             return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is suspended and is being woken");
+        d->asleep = true;
         return decide_deny(d, REFUSAL_sandbox_waking, "record",
                            "the sandbox is suspended and nobody here can wake it");
     case RECORD_WAKING:

@@ -27,6 +27,8 @@ struct decision {
     struct grant grant;
     bool opened;           /* grant is that of who opens a mux socket, which it admits to nothing */
     struct carried opener; /* the token of that */
+    bool unconfirmed;      /* a secret was brought, and no record confirms it */
+    bool asleep;           /* the sandbox is suspended, and nobody here can wake it */
     bool looked;           /* the directory has been asked */
     enum lookup lookup;
     bool found; /* record is filled */
@@ -59,6 +61,8 @@ void decide_handover(struct decision *d);
 void decide_mux_ticket(struct decision *d);
 /* decide_mux.c: who opens a mux socket, as far as it says so by a token. */
 void decide_mux_opener(struct decision *d);
+/* decide_foreign.c: a refusal as clients of the route's system know it. */
+void decide_foreign(struct decision *d);
 /* decide_target.c: what the worker gets. */
 decide_step decide_path, decide_worker, decide_headers;
 

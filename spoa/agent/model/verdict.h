@@ -26,6 +26,7 @@ enum verdict_kind {
     X(TEXT, message, "message")        /* deny: one sentence, ASCII, needs no JSON escaping */           \
     X(BOOL, retryable, "retryable")    /* deny */                                                        \
     X(INT, retry_after, "retry_after") /* deny: seconds */                                               \
+    X(BOOL, e2b, "e2b")                /* deny: the body has what e2b's clients read */                  \
     X(TEXT, route, "route")                                                                              \
     X(TEXT, sandbox, "sandbox")                                                                          \
     X(TEXT, space, "namespace")                                                                          \

@@ -4,8 +4,8 @@
 
 static const char *const hosts[] = {
     /* clang-format off */
-    JSON({"name": "e2b-envd", "host": "{port}-{sandbox}.<e2b>", "ports": "49983", "need": "exec"}),
-    JSON({"name": "e2b-preview", "host": "{port}-{sandbox}.<e2b>", "need": "http"}),
+    JSON({"name": "e2b-envd", "host": ["{port}-{sandbox}-{e2b_client}.<e2b>", "{port}-{sandbox}.<e2b>"], "ports": "49983", "need": "exec"}),
+    JSON({"name": "e2b-preview", "host": ["{port}-{sandbox}-{e2b_client}.<e2b>", "{port}-{sandbox}.<e2b>"], "need": "http"}),
     /* clang-format on */
     NULL};
 
@@ -20,10 +20,23 @@ static const char *const headers[] = {
     /* clang-format on */
     NULL};
 
+/* Its SDK takes 502, and no other status, for a sandbox that does not run. Its proxy asks no credential before it says so: here a
+ * secret that is not the sandbox's gets the same, or it would tell which sandboxes there are. */
+static const struct profile_refusal refusals[] = {
+    {.refusal = REFUSAL_sandbox_not_found, .status = 502},
+    {.refusal = REFUSAL_sandbox_stopped, .status = 502},
+    {.refusal = REFUSAL_token_invalid, .status = 502, .unconfirmed = true},
+    {.refusal = REFUSAL_sandbox_waking, .status = 502, .asleep = true},
+    {.refusal = REFUSAL_sandbox_waking, .status = 409},
+    {.refusal = REFUSAL_sandbox_migrating, .status = 409},
+    {.refusal = REFUSAL_NONE},
+};
+
 const struct profile profile_e2b = {
     .ports = "49983",
     .withheld = {49983, {"init", "freeze", "unfreeze", "fsfreeze", "fsthaw", "collapse", "upgrade"}},
     .forms = {"e2b"},
     .sources = {"e2b-traffic-access-token"},
+    .refusals = refusals,
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_HEADERS] = headers},
 };

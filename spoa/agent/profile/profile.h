@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "spoa/proto/refusal.h"
+
 /* X(NAME, variable, word in `systems`): in this order their routes of one stage are tried. */
 #define PROFILES(X)                               \
     X(OPENCOMPUTER, opencomputer, "opencomputer") \
@@ -35,6 +37,14 @@ enum profile_stage { PROFILE_HOSTS, PROFILE_HEADERS, PROFILE_PATHS, PROFILE_STAG
 
 enum { PROFILE_FORMS = 4, PROFILE_SOURCES = 4, PROFILE_WITHHELD = 8 };
 
+/* What a refusal is to clients that go by the status, and by `sandboxId`, `message` and `code` of its body. */
+struct profile_refusal {
+    enum refusal refusal;
+    int status;
+    /* It is so only of an access secret that no record confirms, or of a sandbox that nobody here can wake. */
+    bool unconfirmed, asleep;
+};
+
 struct profile {
     /* Where its software in a sandbox is managed, as `ports` of a route; NULL: nowhere. */
     const char *ports;
@@ -48,6 +58,8 @@ struct profile {
     const char *const forms[PROFILE_FORMS];
     /* Credentials that its clients alone bring, as docs/tokens.md names them; NULL behind the last. */
     const char *const sources[PROFILE_SOURCES];
+    /* The first row that is true of a refusal counts; REFUSAL_NONE behind the last. NULL: its clients get what all others get. */
+    const struct profile_refusal *refusals;
     /* JSON() of each, the more exact before the others; NULL behind the last. NULL: none of that stage. */
     const char *const *routes[PROFILE_STAGES];
 };

@@ -93,7 +93,7 @@ static bool braces_take(struct slice *text, struct braces *braces, struct fail *
 static bool is_narrow(uint8_t capture)
 {
     return capture == CAPTURE_PORT || capture == CAPTURE_TOKEN || capture == CAPTURE_EXPIRES ||
-           capture == CAPTURE_SIGNATURE;
+           capture == CAPTURE_SIGNATURE || capture == CAPTURE_E2B_CLIENT;
 }
 
 static bool capture_place(struct pattern *p, struct capture_names *names, struct slice name, uint8_t *capture,
@@ -177,7 +177,7 @@ static bool part_check(const struct pattern *p, const struct part *part, struct 
         wide += before && !is_narrow(capture);
     }
     if (wide > 1)
-        return fail(why, "a part can hold only one capture beside port, token, expires and signature");
+        return fail(why, "a part can hold only one capture beside port, token, expires, signature and e2b_client");
     return true;
 }
 
@@ -300,7 +300,7 @@ static bool in_alphabet(uint8_t capture, uint8_t c)
     return is_digit(c) || (capture != CAPTURE_PORT && c >= 'a' && c <= 'z');
 }
 
-/* Whether the bytes, all of the alphabet, make a port, token, expiry or signature. */
+/* Returns whether the bytes, all of the alphabet, have the form of what is captured. */
 static bool form_valid(uint8_t capture, struct slice s)
 {
     if (capture == CAPTURE_PORT)
@@ -309,10 +309,11 @@ static bool form_valid(uint8_t capture, struct slice s)
         return s.len >= 1 && s.len <= 13;
     if (capture == CAPTURE_TOKEN)
         return s.len >= 1;
-    for (size_t i = 0; i + 1 < s.len; i++)
+    bool signature = capture == CAPTURE_SIGNATURE; /* one more letter names its key */
+    for (size_t i = 0; i + signature < s.len; i++)
         if (!is_digit(s.at[i]) && s.at[i] > 'f')
             return false;
-    return s.len == 9;
+    return s.len == (size_t)(8 + signature);
 }
 
 static bool narrow_valid(uint8_t capture, struct slice s)

@@ -13,8 +13,8 @@
  *     {name?default}  as a whole header value: `default` where the header is missing or empty
  *
  * Where a part holds more than one thing, {port} is 1 to 5 digits, {token} letters, digits and '_', {expires}
- * and {signature} have the form of OpenSandbox's; any other capture takes what these and the literals leave
- * over, so a part may hold only one such. That makes "{sandbox}-p{port}" split at the last "-p" and needs no
+ * and {signature} have the form of OpenSandbox's, {e2b_client} is 8 hexadecimal digits in lower case; any other
+ * capture takes what these and the literals leave over, so a part may hold only one such. That makes "{sandbox}-p{port}" split at the last "-p" and needs no
  * backtracking.
  *
  * Literal segments of a path are compared after percent-decoding of unreserved characters (RFC 3986
@@ -34,7 +34,8 @@
     X(SESSION, "session")     \
     X(TOKEN, "token")         \
     X(EXPIRES, "expires")     \
-    X(SIGNATURE, "signature")
+    X(SIGNATURE, "signature") \
+    X(E2B_CLIENT, "e2b_client")
 
 enum capture {
 #define X(name, text) CAPTURE_##name,
