@@ -333,8 +333,10 @@ static enum refusal check_secret(struct decision *d, const char **why)
     /* a state alone does not say whether there is a secret */
     struct record record = d->record;
     bool whole = lookup == LOOKUP_FOUND && !record.bare;
-    if (whole)
+    if (whole) {
         record.access_sha256 = record_access(&record, d->port);
+        record.headers = record_headers(&record, d->port);
+    }
     enum refusal refusal = token_admits_secret(&d->grant, whole ? &record : NULL, why);
     d->unconfirmed = refusal == REFUSAL_token_invalid;
     return refusal;
@@ -394,6 +396,8 @@ static enum refusal check_credential(struct decision *d, const char **why)
 /* An application behind a port, or below another path, may have a path of the same end. */
 static bool is_file_api(const struct decision *d)
 {
+    if (slice_present(d->grant.signature)) /* of envd's, whose whole path it is */
+        return !d->route->template;
     struct slice path = d->request->path, sandbox = d->match.captures.value[CAPTURE_SANDBOX];
     size_t end = strlen("/files/") + strlen(d->grant.operation);
     return slice_present(sandbox) && path.len > end && sandbox.at + sandbox.len == path.at + path.len - end;
@@ -465,8 +469,11 @@ static bool check_token(struct decision *d)
     const struct decide_view *view = d->view;
     if ((d->route->service && !d->route->need) || d->route->mux)
         return leave_as_it_is(d);
-    const struct credential_place place = {
-        .route = d->route->name, .system = d->route->system, .host = d->host, .by_host = d->route->by_host};
+    const struct credential_place place = {.route = d->route->name,
+                                           .system = d->route->system,
+                                           .host = d->host,
+                                           .by_host = d->route->by_host,
+                                           .port = d->port};
     const struct credential_rules rules = {.listening =
                                                view->tokens ? tokens_sources(view->tokens, &place) : 0,
                                            .cookie = d->route->cookie,

@@ -152,8 +152,14 @@ static void set_header(struct decision *d, struct slice name, struct slice value
 {
     struct slice *variable = header_variable(d->verdict, name);
     bool direct = d->verdict->kind == VERDICT_DIRECT;
-    decide_tell(d, "header", variable || !direct ? whose : "not set, HAProxy has no rule for it", name);
-    if (direct && variable)
+    /* envd looks at no signature of a request that has it */
+    bool withheld = variable == &d->verdict->access && d->granted && slice_present(d->grant.signature);
+    decide_tell(d, "header",
+                withheld              ? "not set, envd judges the signature"
+                : variable || !direct ? whose
+                                      : "not set, HAProxy has no rule for it",
+                name);
+    if (direct && variable && !withheld)
         *variable = value;
 }
 

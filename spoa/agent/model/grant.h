@@ -46,7 +46,9 @@ struct grant {
     bool bind;             /* a tunnel ends when the token does */
     bool in_place;         /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
     struct slice file;     /* the only one that it is for; absent: it is for no file */
-    const char *operation; /* with file: "download" or "upload" */
+    const char *operation; /* with file: what may be done with it, as its kind calls it */
+    /* Good only where a secret of the record has signed it (token_kind.confirms): signature of file, operation and these. */
+    struct slice signature, user, expires;
     /* Good only where the record holds this access secret (64 hex digits), or where it holds none. */
     struct slice secret_sha256;
     bool without_secret;

@@ -65,6 +65,8 @@ bool record_details(const struct record *record, uint16_t port, struct record_de
 bool record_management(const struct record *record, uint16_t port, bool *is_one);
 /* The access secret that opens a port (0: none was named). */
 struct slice record_access(const struct record *record, uint16_t port);
+/* The headers of a management address behind a port (0: none was named). */
+struct slice record_headers(const struct record *record, uint16_t port);
 /* The next header of a record's or a port's: start with *cursor = 0; false at the end. */
 bool record_header(struct slice headers, size_t *cursor, struct slice *name, struct slice *value);
 

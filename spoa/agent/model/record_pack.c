@@ -187,6 +187,13 @@ struct slice record_access(const struct record *record, uint16_t port)
     return own ? details.access_sha256 : record->access_sha256;
 }
 
+struct slice record_headers(const struct record *record, uint16_t port)
+{
+    struct record_details details;
+    bool own = port && record_details(record, port, &details) && details.headers.len;
+    return own ? details.headers : record->headers;
+}
+
 bool record_header(struct slice headers, size_t *cursor, struct slice *name, struct slice *value)
 {
     struct reader r = reader_of(slice_from(headers, *cursor));

@@ -14,8 +14,8 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
                                          NULL};
 
 /* as the kinds are called in the configuration; none: no credential, or one of no kind */
-static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensandbox-route", "static",
-                                    "file-url", NULL};
+static const char *const kinds[] = {"none",   "jwt",      "agent-sandbox", "opensandbox-route",
+                                    "static", "file-url", "e2b-file-url",  NULL};
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
 static const char *const pending[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};

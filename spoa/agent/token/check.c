@@ -8,8 +8,8 @@
 /* The first that recognises a credential has it, so a kind with a narrower form stands before one with a
  * wider. */
 static const struct token_kind *const kinds[] = {&token_kind_agent_sandbox, &token_kind_file_url,
-                                                 &token_kind_opensandbox_route, &token_kind_jwt,
-                                                 &token_kind_static};
+                                                 &token_kind_e2b_file_url,  &token_kind_opensandbox_route,
+                                                 &token_kind_jwt,           &token_kind_static};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
@@ -145,7 +145,35 @@ bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
 
 bool token_needs_secret(const struct grant *grant)
 {
-    return grant->without_secret || slice_present(grant->secret_sha256);
+    return grant->without_secret || slice_present(grant->secret_sha256) || slice_present(grant->signature);
+}
+
+/* envd's own secret, as the record sets it towards the worker; absent: there is none. */
+static struct slice envd_secret(const struct record *record)
+{
+    struct slice name, value;
+    size_t cursor = 0;
+    while (record && record_header(record->headers, &cursor, &name, &value))
+        if (slice_equal_nocase(name, SLICE_LITERAL("X-Access-Token")) && value.len)
+            return value;
+    return (struct slice){NULL, 0};
+}
+
+static enum refusal admit_signed(const struct grant *grant, const struct record *record, const char **reason)
+{
+    const struct token_kind *kind = kinds[0];
+    for (size_t i = 1; kind->name != grant->kind || !kind->confirms; i++)
+        if (!(kind = token_kind_at(i)))
+            return refuse_credential(REFUSAL_token_invalid, reason, "its kind confirms nothing");
+    struct slice secret = envd_secret(record);
+    bool held = slice_present(secret);
+    /* as much work where there is nothing that could have signed it */
+    bool same = kind->confirms(grant, held ? secret : SLICE_LITERAL("00000000000000000000000000000000"));
+    *reason = "good";
+    return held && same
+               ? REFUSAL_NONE
+               : refuse_credential(REFUSAL_token_invalid, reason,
+                                   "no sandbox of this name has signed it, or it is for something else");
 }
 
 enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)
@@ -154,6 +182,8 @@ enum refusal token_admits_secret(const struct grant *grant, const struct record 
     static const char none[] = "0000000000000000000000000000000000000000000000000000000000000000";
     bool held = record && slice_present(record->access_sha256);
     *reason = "good";
+    if (slice_present(grant->signature))
+        return admit_signed(grant, record, reason);
     if (grant->without_secret)
         return record && !held ? REFUSAL_NONE
                                : refuse_credential(REFUSAL_token_missing, reason, "there is none");

@@ -97,7 +97,7 @@ struct parameter {
     struct slice value;
 };
 
-enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, OWN, PARAMETERS = OWN + SOURCES_OWN_MOST };
+enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, USER, OWN, PARAMETERS = OWN + SOURCES_OWN_MOST };
 
 static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
 {
@@ -143,14 +143,29 @@ static bool ends_with(struct slice path, const char *end)
     return path.len > len && slice_is(slice_from(path, path.len - len), end);
 }
 
-/* What a signed URL would be for; NULL: the request is none. */
-static const char *file_operation(const struct request *request, unsigned listening)
+/* What a signed URL would be for; operation NULL: the request is none. */
+struct signed_url {
+    const char *operation;
+    bool envd; /* envd checks it once more, so its worker gets all of it */
+};
+
+static struct signed_url signed_url(const struct request *request, unsigned listening)
 {
-    if (!(listening & SOURCE_BIT(FILE_URL)) || !query_has(request->query, "signature"))
-        return NULL;
-    if (slice_is(request->method, "GET") && ends_with(request->path, "/files/download"))
-        return "download";
-    return slice_is(request->method, "PUT") && ends_with(request->path, "/files/upload") ? "upload" : NULL;
+    const struct slice method = request->method, path = request->path;
+    bool get = slice_is(method, "GET");
+    struct signed_url url = {NULL, listening & SOURCE_BIT(ENVD_URL) && slice_is(path, "/files")};
+    if (!(listening & (SOURCE_BIT(FILE_URL) | SOURCE_BIT(ENVD_URL))) ||
+        !query_has(request->query, "signature"))
+        return url;
+    if (url.envd)
+        url.operation = get ? "read" : slice_is(method, "POST") ? "write" : NULL;
+    else if (!(listening & SOURCE_BIT(FILE_URL)))
+        url.operation = NULL;
+    else if (get && ends_with(path, "/files/download"))
+        url.operation = "download";
+    else if (slice_is(method, "PUT") && ends_with(path, "/files/upload"))
+        url.operation = "upload";
+    return url;
 }
 
 /* ---- all of them ---- */
@@ -222,16 +237,26 @@ static bool choose_headers(const struct search *search, const struct request *re
     return true;
 }
 
-static void want_parameters(const struct credential_rules *rules, const char *operation,
+static void want_signed_url(const struct signed_url *url, struct parameter wanted[PARAMETERS])
+{
+    if (!url->operation)
+        return;
+    wanted[SIGNATURE] = (struct parameter){.name = "signature", .kept = url->envd};
+    wanted[EXPIRES] =
+        (struct parameter){.name = url->envd ? "signature_expiration" : "expires", .kept = url->envd};
+    wanted[PATH] = (struct parameter){.name = "path", .kept = true};
+    if (url->envd)
+        wanted[USER] = (struct parameter){.name = "username", .kept = true};
+}
+
+static void want_parameters(const struct credential_rules *rules, const struct signed_url *url,
                             struct parameter wanted[PARAMETERS])
 {
     memset(wanted, 0, PARAMETERS * sizeof *wanted);
     wanted[TOKEN].name = "cellgate_token";
     if (rules->listening & SOURCE_BIT(DAYTONA_QUERY))
         wanted[DAYTONA].name = "DAYTONA_SANDBOX_AUTH_KEY";
-    wanted[SIGNATURE].name = operation ? "signature" : NULL;
-    wanted[EXPIRES].name = operation ? "expires" : NULL;
-    wanted[PATH] = (struct parameter){.name = operation ? "path" : NULL, .kept = true};
+    want_signed_url(url, wanted);
     for (size_t i = 0; rules->own && i < rules->own->count; i++)
         if (rules->own->at[i].query && is_listened_to(rules, own_source(i)))
             wanted[OWN + i].name = rules->own->at[i].name;
@@ -261,16 +286,20 @@ static void choose_captured(const struct search *search)
 }
 
 /* False: it cannot be one without all of its parameters. */
-static bool choose_file_url(const struct search *search, const char *operation,
-                            const struct parameter found[PARAMETERS], struct writer *scratch)
+static bool choose_signed_url(const struct search *search, const struct signed_url *url,
+                              const struct parameter found[PARAMETERS], struct writer *scratch)
 {
-    if (!operation || !choose(search, SOURCE_FILE_URL, found[SIGNATURE].value))
+    struct slice signature = found[SIGNATURE].value;
+    if (url->operation && url->envd)
+        signature = query_decode(signature, QUERY_PLUS_IS_BLANK, scratch);
+    if (!url->operation || !choose(search, url->envd ? SOURCE_ENVD_URL : SOURCE_FILE_URL, signature))
         return true;
     struct credential *credential = &search->carried->credential;
-    credential->operation = operation;
+    credential->operation = url->operation;
     credential->expires = found[EXPIRES].value;
     credential->path = query_decode(found[PATH].value, QUERY_PLUS_IS_BLANK, scratch);
-    return slice_present(credential->expires) && slice_present(credential->path);
+    credential->user = query_decode(found[USER].value, QUERY_PLUS_IS_BLANK, scratch);
+    return url->envd || (slice_present(credential->expires) && slice_present(credential->path));
 }
 
 void credential_none(const struct request *request, struct writer *scratch, struct carried *carried)
@@ -283,13 +312,13 @@ void credential_none(const struct request *request, struct writer *scratch, stru
 enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
                              struct writer *scratch, struct carried *carried)
 {
-    const char *operation = file_operation(request, rules->listening);
+    const struct signed_url url = signed_url(request, rules->listening);
     struct slice subprotocol = {NULL, 0};
     struct parameter wanted[PARAMETERS]; /* of a query, if there is one */
     const struct search search = {rules, carried};
     bool asked = slice_present(request->query);
     if (asked)
-        want_parameters(rules, operation, wanted);
+        want_parameters(rules, &url, wanted);
     *carried = (struct carried){.protocol_edit = false};
     if (is_ambiguous(request, rules->listening) ||
         !split_protocols(request, scratch, carried, &subprotocol) ||
@@ -301,7 +330,7 @@ enum refusal credential_find(const struct request *request, const struct credent
     if (!choose_headers(&search, request))
         return REFUSAL_bad_request;
     choose_captured(&search);
-    if (asked && !choose_file_url(&search, operation, wanted, scratch))
+    if (asked && !choose_signed_url(&search, &url, wanted, scratch))
         return REFUSAL_bad_request;
     if (rules->bearer == BEARER_DECIDES)
         choose(&search, SOURCE_AUTHORIZATION, bearer_of(request->authorization));

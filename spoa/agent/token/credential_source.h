@@ -11,6 +11,7 @@
  *   label          {token} that the route captured (sandbox-sdk)
  *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
  *                  (OpenComputer)
+ *   envd-url       `signature` in the query of GET and POST /files at envd's port (e2b); envd gets it, too
  *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's, and
  *                  so may a Bearer be (enum bearer_use)
  *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
@@ -37,6 +38,7 @@
     X(SIGNATURE, "signature")                    \
     X(LABEL, "label")                            \
     X(FILE_URL, "file-url")                      \
+    X(ENVD_URL, "envd-url")                      \
     X(AUTHORIZATION, "authorization")            \
     X(SUBPROTOCOL, "subprotocol")                \
     X(QUERY, "query")                            \
@@ -80,6 +82,7 @@ struct credential_place {
     struct slice host; /* in lower case, without port; absent: the request has none */
     bool by_host;      /* the route is found by it (struct route) */
     bool any_host;     /* it is not known: of a tunnel that is open */
+    uint16_t port;     /* of the sandbox, that a request names; 0: none, or it is a tunnel's */
 };
 
 struct credential {
@@ -87,10 +90,12 @@ struct credential {
     const char *name; /* source's; NULL: credential_source_text has it */
     bool in_query;    /* it is a parameter */
     struct credential_place place;
-    struct slice token;    /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
-    struct slice expires;  /* signature, file-url: as it was written */
-    struct slice path;     /* file-url: of the file, decoded */
-    const char *operation; /* file-url: "download" or "upload" */
+    struct slice token; /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
+    struct slice
+        expires; /* signature, file-url, envd-url: as it was written; of envd-url: absent, it has none */
+    struct slice path;     /* file-url, envd-url: of the file, decoded */
+    struct slice user;     /* envd-url: who it is for in the sandbox, decoded */
+    const char *operation; /* file-url: "download" or "upload"; envd-url: "read" or "write" */
     struct slice sandbox;  /* what the request is for; filled by the decision */
     uint16_t port;
 };

@@ -102,6 +102,8 @@ struct token_kind {
     bool (*recognises)(struct slice token);
     /* As token_check, but for grant->kind. *reason is set unless it is good. */
     enum refusal (*check)(const struct token_check *check, struct grant *grant, const char **reason);
+    /* Whether the record's secret has signed the grant. NULL: the kind has no such grants. */
+    bool (*confirms)(const struct grant *grant, struct slice secret);
     /* Appends a token that grants this (from iat until exp), or fails because this kind cannot say it. */
     bool (*mint)(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                  struct fail *why);
@@ -113,7 +115,7 @@ struct token_kind {
 /* Whether a key of any entry of that kind has signed the credential, or it names one's kid: wherever that entry is good. */
 bool jwt_is_ours(const struct token_check *check);
 
-extern const struct token_kind token_kind_agent_sandbox, token_kind_file_url, token_kind_jwt,
-    token_kind_opensandbox_route, token_kind_static;
+extern const struct token_kind token_kind_agent_sandbox, token_kind_e2b_file_url, token_kind_file_url,
+    token_kind_jwt, token_kind_opensandbox_route, token_kind_static;
 
 #endif

@@ -37,7 +37,8 @@ const char *token_scope_check_source(struct slice value)
         return NULL;
     if (slice_starts(value, "?") && is_parameter(slice_from(value, 1)))
         return NULL;
-    if (slice_is(value, "signature") || slice_is(value, "file-url") || own_header_defect(value))
+    if (slice_is(value, "signature") || slice_is(value, "file-url") || slice_is(value, "envd-url") ||
+        own_header_defect(value))
         return "a header's name, like X-OC-Preview-Token, that has no other meaning, \"?NAME\" for a "
                "parameter of the "
                "query, label, authorization, subprotocol, query, DAYTONA_SANDBOX_AUTH_KEY or cookie";
