@@ -38,11 +38,12 @@ static uint8_t lower(uint8_t c)
 /* A token that begins with one of these is long: both forms begin so whatever they hold. */
 static bool is_token_start(struct slice s)
 {
-    if (s.at[0] != 'e' && s.at[0] != 'v')
+    if (s.at[0] != 'e' && s.at[0] != 'f' && s.at[0] != 'v')
         return false;
     /* base64url of `{"`, `{ ` and `{` with a line break behind it */
     return slice_starts(s, "eyJ") || slice_starts(s, "eyA") || slice_starts(s, "ewo") ||
-           slice_starts(s, "ew0") || slice_starts(s, "v1.");
+           slice_starts(s, "ew0") || slice_starts(s, "v1.") || slice_starts(s, "v1_") ||
+           slice_starts(s, "v2.") || slice_starts(s, "f1.");
 }
 
 #define INTRODUCTIONS(X) \
@@ -66,7 +67,7 @@ static bool is_introduced(struct slice s, const struct introduction *by)
 /* Whether a secret can begin with these two bytes: spares the comparisons for most of a text. */
 static bool is_suspect(const uint8_t *at)
 {
-    static const bool first[256] = {['?'] = true, ['e'] = true, ['v'] = true, ['b'] = true,
+    static const bool first[256] = {['?'] = true, ['e'] = true, ['f'] = true, ['v'] = true, ['b'] = true,
                                     ['B'] = true, ['c'] = true, ['C'] = true, ['_'] = true};
     if (!first[at[0]])
         return false;
@@ -77,8 +78,10 @@ static bool is_suspect(const uint8_t *at)
         return lower(at[1]) == 'e';
     case 'e':
         return at[1] == 'w' || at[1] == 'y';
-    case 'v':
+    case 'f':
         return at[1] == '1';
+    case 'v':
+        return at[1] == '1' || at[1] == '2';
     case '_':
         return at[1] == '_';
     default:

@@ -201,3 +201,22 @@ def test_a_terminal_is_never_public(cells, origins):
         assert ask(cell, "GET", "/", host=f"{port}-sb-1.day.test") == NOT_GRANTED
         assert ask(cell, "GET", "/", ("X-Daytona-Preview-Token", secret), host=f"{port}-sb-2.day.test") == NOT_GRANTED
     assert len(app.requests) == before
+
+
+def test_what_runs_commands_in_a_pod_of_agent_sandbox_is_never_public(cells, origins):
+    """The runtime, and sandboxd's REST and gRPC: `public` opens applications, and no file or command."""
+    app = origins(answer=answer)
+    record = {"ports": {port: app.url for port in ("8080", "8888", "9090", "3000")}}
+    tokens = [{"kind": "static", "public": True, "systems": ["agent-sandbox"], "sources": ["label"]}]
+    cell = cells(sandboxes={"sb-1": record}, config={"systems": ["agent-sandbox"], "tokens": tokens})
+
+    def status(port):
+        with Http1(cell.http) as client:
+            response = client.request("GET", "/", [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Port", port)])
+        return response.status, json.loads(response.body or b"{}").get("error")
+
+    assert status("3000")[0] == 200
+    before = len(app.requests)
+    for port in "8080", "8888", "9090":
+        assert status(port) == NOT_GRANTED, port
+    assert len(app.requests) == before

@@ -61,6 +61,7 @@ def sources():
         "no scheme": ("Authorization", mark("no scheme")),
         "jwt-like": ("Authorization", f"Bearer eyJhbGciOiJIUzI1NiJ9.{mark('payload')}.{mark('signature')}"),
         "agent-sandbox-like": ("Authorization", f"Bearer v1.{mark('scoped claims')}.{mark('scoped signature')}"),
+        "agent-sandbox v2-like": ("Authorization", f"Bearer v2.key-1.{mark('scoped v2 claims')}.{mark('scoped v2 signature')}"),
         "subprotocol": ("Sec-WebSocket-Protocol", "cellgate, cellgate.bearer." + mark("subprotocol")),
         "other subprotocol": ("Sec-WebSocket-Protocol", "base64url.bearer." + mark("other subprotocol")),
         "cookie": ("Cookie", "__Host-cellgate=" + mark("cookie")),
@@ -95,6 +96,9 @@ def targets():
         f"/p/up/80/x2qxvk/{mark('signature in a path')[:9]}/x",
         f"/p/up/80/{mark('expires in a path')}/{mark('long signature')}/x",
         f"/api/sandboxes/up/files/download?path=/x&expires=2000000000&signature={mark('file signature')}",
+        f"/files?path=/x&signature=v1_{mark('envd signature')}",
+        f"/d/v2.key-1.{mark('scoped v2 in a path')}.{mark('its signature')}/x",
+        f"/d/f1.bnM.c2I.80.a.{mark('route token in a path')}/x",
         f"/nowhere/{mark('no route')}?cellgate_token={mark('no route token')}",
         f"/d/up/../../{mark('climbing')}",
     ]

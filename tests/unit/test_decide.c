@@ -481,6 +481,30 @@ static void the_state_of_the_sandbox_decides(void **state)
     ROWS_CHECK(*state, rows);
 }
 
+/* Its name is logged, and asked of the directory. */
+static void a_token_is_no_name_of_a_sandbox(void **state)
+{
+    static const char *const tokens[] = {
+        "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ1In0.c2ln",
+        "v1.eyJucyI6ImRlZmF1bHQiLCJuYW1lIjoiYm94In0.c2lnbmF0dXJl",
+        "v2.key-1.eyJucyI6ImRlZmF1bHQiLCJuYW1lIjoiYm94In0.c2lnbmF0dXJl",
+        "f1.dGVuYW50LWE.c2FuZGJveC0xMjM.44772.a.AbCdEfGhIjKlMnOpQrStuv",
+    };
+    static const char *const names[] = {"v1.2.3", "f1.racing.team", "v2.stage.example", "eyJ.a"};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "GET http://h/sandboxes/%s/proxy/80/", tokens[i]);
+        const struct row row = {line, {B("all")}, "400 bad_request"};
+        rows_check(*state, &row, 1);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "GET http://h/sandboxes/%s/proxy/80/", names[i]);
+        const struct row row = {line, {B("all")}, "404 sandbox_not_found"};
+        rows_check(*state, &row, 1);
+    }
+}
+
 /* e2b's SDK takes 502 alone for a sandbox that does not run. Who has no good credential gets the same of any sandbox. */
 #define E2B(id) "http://80-" id ".e2b.io/"
 static void e2b_tells_by_its_statuses_that_a_sandbox_does_not_run(void **state)
@@ -1328,6 +1352,7 @@ int main(void)
         TEST(without_a_valid_token_nobody_learns_anything),
         TEST(a_valid_token_is_held_against_the_sandbox),
         TEST(the_state_of_the_sandbox_decides),
+        TEST(a_token_is_no_name_of_a_sandbox),
         TEST(e2b_tells_by_its_statuses_that_a_sandbox_does_not_run),
         TEST(the_worker_is_chosen),
         TEST(a_directory_that_cannot_say_is_waited_for),

@@ -158,12 +158,16 @@ static bool name_valid(struct slice name)
            !slice_is(name, "..");
 }
 
-/* Whether it is a JWT, which a name would carry into logs: three parts, and the first begins with `{"`. */
+/* Returns whether it has the form of a token, which a name would carry into logs: three parts of a JWT, whose first begins with
+ * `{"`, or of a scoped token of agent-sandbox (v1, v2) or a route token of OpenSandbox (f1). Versions (v1.2.3) are shorter. */
 static bool is_token(struct slice name)
 {
+    enum { SHORTEST = 32 };
     size_t first = slice_find(name, '.');
     struct slice rest = first < name.len ? slice_from(name, first + 1) : name;
-    return slice_starts(name, "eyJ") && first < name.len && slice_find(rest, '.') < rest.len;
+    bool three = first < name.len && slice_find(rest, '.') < rest.len;
+    bool scoped = slice_starts(name, "v1.") || slice_starts(name, "v2.") || slice_starts(name, "f1.");
+    return three && (slice_starts(name, "eyJ") || (scoped && name.len >= SHORTEST));
 }
 
 /* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that

@@ -11,6 +11,6 @@ static const char *const headers[] = {
     NULL};
 
 const struct profile profile_agent_sandbox = {
-    .ports = "8888",
+    .ports = "8080,8888,9090", /* sandboxd's REST, the runtime, sandboxd's gRPC */
     .routes = {[PROFILE_HEADERS] = headers},
 };
