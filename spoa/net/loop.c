@@ -27,8 +27,7 @@ struct ready_list {
     } * places;
     uint32_t size, free, open;  /* open: descriptors, each of which is to have room */
     uint32_t announced;         /* of those that wait */
-    struct loop_share *shares;  /* in which any wait; the first has its turn */
-    struct loop_share **end;    /* behind the last */
+    struct loop_line shares;    /* and groups, in which any wait */
     struct loop_share *serving; /* whose descriptor is being handled; NULL: it was closed meanwhile */
     uint32_t waiting;           /* places in use */
 };
@@ -108,8 +107,8 @@ static void end_turn(struct loop *loop)
     loop->begins = false;
     if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
         queue_run(loop, &loop->deferred);
-    if (loop->ready
-            .shares) /* the next turn does not sleep; while libev does not either, that takes no system call */
+    if (loop->ready.shares
+            .first) /* the next turn does not sleep; while libev does not either, that takes no system call */
         ev_async_send(loop->ev, &loop->wake);
 }
 
@@ -177,22 +176,41 @@ static void forget_ready(struct loop_io *io)
     io->waits = 0;
 }
 
-static void join_line(struct ready_list *ready, struct loop_share *share)
+static void put_last(struct loop_line *line, struct loop_share *share)
 {
+    if (!line->first)
+        line->end = &line->first;
     share->next = NULL;
-    share->link = ready->end;
-    *ready->end = share;
-    ready->end = &share->next;
+    share->link = line->end;
+    *line->end = share;
+    line->end = &share->next;
 }
 
-static void leave_line(struct ready_list *ready, struct loop_share *share)
+static void take_off(struct loop_line *line, struct loop_share *share)
 {
     *share->link = share->next;
     if (share->next)
         share->next->link = share->link;
     else
-        ready->end = share->link;
+        line->end = share->link;
     share->link = NULL;
+}
+
+/* A group is in line while one of its shares is. */
+static void join_line(struct ready_list *ready, struct loop_share *share)
+{
+    struct loop_share *group = share->of;
+    put_last(group ? &group->within : &ready->shares, share);
+    if (group && !group->link)
+        put_last(&ready->shares, group);
+}
+
+static void leave_line(struct ready_list *ready, struct loop_share *share)
+{
+    struct loop_share *group = share->of;
+    take_off(group ? &group->within : &ready->shares, share);
+    if (group && !group->within.first)
+        take_off(&ready->shares, group);
 }
 
 static void announce(struct loop *loop, struct ready *r)
@@ -215,7 +233,7 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
     if (!ready->free &&
         !more_places(ready)) /* there was no memory when it was opened, nor now: epoll tells of it again */
         return;
-    bool others = ready->shares;
+    bool others = ready->shares.first;
     uint32_t place = ready->free;
     struct ready *r = ready_at(ready, place);
     ready->free = r->next;
@@ -258,6 +276,11 @@ void loop_share_open(struct loop_share *share, struct loop *loop)
     *share = (struct loop_share){.loop = loop};
 }
 
+void loop_share_open_in(struct loop_share *share, struct loop_share *group)
+{
+    *share = (struct loop_share){.loop = group->loop, .of = group};
+}
+
 void loop_share_close(struct loop_share *share)
 {
     if (!share->loop)
@@ -270,20 +293,34 @@ void loop_share_close(struct loop_share *share)
     share->loop = NULL;
 }
 
+static void wait_for_turn(struct loop_line *line, struct loop_share *share)
+{
+    share->credit += (int64_t)LOOP_QUANTUM;
+    take_off(line, share);
+    put_last(line, share);
+}
+
+/* The share, or the one of this group, that has its turn. */
+static struct loop_share *next_within(struct loop_share *group)
+{
+    struct loop_line *line = &group->within;
+    while (line->first && line->first->credit <= 0)
+        wait_for_turn(line, line->first);
+    return line->first ? line->first : group;
+}
+
 /* The share that has its turn. One that had more than a turn waits until the others have had as much. If all that wait did, and
  * `served` says that others were there a moment ago, the loop looks for these first: NULL. */
 static struct loop_share *next_share(struct ready_list *ready, bool served)
 {
     const struct loop_share *debtor = NULL;
     struct loop_share *share;
-    while ((share = ready->shares) && share->credit <= 0 && !(served && share == debtor)) {
-        share->credit += (int64_t)LOOP_QUANTUM;
+    while ((share = ready->shares.first) && share->credit <= 0 && !(served && share == debtor)) {
+        wait_for_turn(&ready->shares, share);
         if (share->credit <= 0 && !debtor)
             debtor = share;
-        leave_line(ready, share);
-        join_line(ready, share);
     }
-    return share && share->credit > 0 ? share : NULL;
+    return share && share->credit > 0 ? next_within(share) : NULL;
 }
 
 static void charge(struct loop_share *share, uint64_t time)
@@ -309,18 +346,21 @@ static void handle_ready(struct loop *loop)
         struct ready r = take_ready(loop, share);
         if (!r.io)
             continue;
-        if (!now && ready->shares) { /* one that is alone is not measured */
+        if (!now && ready->shares.first) { /* one that is alone is not measured */
             now = loop_clock();
             end = now + turn_length(ready);
         }
+        struct loop_share *group = share->of;
         ready->serving = share;
         r.io->ready(loop_io_owner(r.io), r.events);
         uint64_t then = now ? loop_clock() : 0;
         if (ready->serving == share)
             charge(share, then - now);
+        if (group)
+            charge(group, then - now);
         now = then;
         served = true;
-        if (now >= end && ready->shares)
+        if (now >= end && ready->shares.first)
             break;
     }
     ready->serving = NULL;
@@ -350,7 +390,6 @@ struct loop *loop_new(struct fail *why)
         return NULL;
     }
     loop->ev = ev;
-    loop->ready.end = &loop->ready.shares;
     loop_share_open(&loop->own, loop);
     ev_set_userdata(ev, loop);
     ev_set_invoke_pending_cb(ev, on_pending);

@@ -53,7 +53,8 @@ void loop_post(struct loop *loop, struct loop_task *task);
  * The descriptors of one owner, a tenant say, are in one share. If many are ready, shares take turns of equal time (deficit round
  * robin, by the clock): an owner with 64 busy descriptors gets as much of the thread as an owner with one. What an owner took
  * beyond its turn is taken off its next ones. Every LOOP_TURN the loop looks for new events, also while others still wait; these
- * keep their places. An event is never cut: whoever handles one bounds its work, and asks for another by loop_io_again. */
+ * keep their places. An event is never cut: whoever handles one bounds its work, and asks for another by loop_io_again.
+ * A share may be in a group, which takes turns with the shares beside it, and in whose turn those within take theirs. */
 #define LOOP_QUANTUM   (MILLISECOND / 10)     /* of a share's turn */
 #define LOOP_TURN      (3 * MILLISECOND / 10) /* between two looks for events; more where very many wait */
 #define LOOP_LOOKS     16                     /* times as long as such a look takes */
@@ -61,15 +62,23 @@ void loop_post(struct loop *loop, struct loop_task *task);
 #define LOOP_DEBT \
     (4 * MILLISECOND) /* the most that is taken off later turns: the thread may have been interrupted */
 
+struct loop_line { /* shares in which a descriptor waits; the first has its turn */
+    struct loop_share *first, **end;
+};
+
 struct loop_share { /* where it is, it stays; its members are the loop's */
     struct loop *loop;
+    struct loop_share *of; /* its group; NULL: none */
     struct loop_share *next,
-        **link; /* among the shares in which a descriptor waits; link NULL: none waits in this one */
-    uint32_t first, last; /* those that wait, the first in line first */
-    int64_t credit;       /* µs of this turn; negative: taken beyond it */
+        **link;              /* in the line of its group, or of the loop; link NULL: none waits in this one */
+    struct loop_line within; /* of a group */
+    uint32_t first, last;    /* those that wait, the first in line first */
+    int64_t credit;          /* µs of this turn; negative: taken beyond it */
 };
 
 void loop_share_open(struct loop_share *share, struct loop *loop);
+/* In a group, which is an open share that has no descriptors and is in no group itself, and which outlives this one. */
+void loop_share_open_in(struct loop_share *share, struct loop_share *group);
 /* No descriptor may be in it any more. A zeroed one is fine. */
 void loop_share_close(struct loop_share *share);
 
@@ -95,7 +104,8 @@ static inline void *loop_io_owner(const struct loop_io *io)
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
                   void *owner);
-/* Moves a descriptor that was just opened, whose share is the loop's own, to another one. */
+/* Moves a descriptor to another share. Right behind loop_io_open it is in the loop's own. What it waits for comes again; what
+ * loop_io_again has asked for does not. */
 void loop_io_join(struct loop_io *io, struct loop_share *share);
 /* Calls `ready` with these events again, as far as they are wanted, when its share has another turn: for work that was left. */
 void loop_io_again(struct loop_io *io, int events);

@@ -104,3 +104,16 @@ def test_mux_sockets_of_one_address_leave_others_their_share(direct, tmp_path, k
     with flooded(tmp_path, piece * (65536 // len(piece)), busy, []):
         beside = round_trips(*quiet)
     judge(f"mux: {kind}", alone, beside)
+
+
+def test_mux_sockets_of_many_addresses_are_one_owner_to_others(direct, tmp_path):
+    worker = direct.worker()
+    quiet = direct.open(worker, sandbox="sb-quiet", org="quiet", stream=1)
+    busy = [direct.ask(None, mux="sandbox-sdk", sandbox=None, session=None, fields=[f"X-Forwarded-For: 2001:db8:0:{number:x}::1"]) for number in range(400)]
+    for client in busy:
+        assert direct.answer(client)[0] == 101
+    alone = round_trips(*quiet)
+    piece = MUX["messages that are no request"]
+    with flooded(tmp_path, piece * (65536 // len(piece)), busy, []):
+        beside = round_trips(*quiet)
+    judge("mux: many addresses", alone, beside)

@@ -653,6 +653,60 @@ static void who_took_too_much_is_served_later(void **state)
     assert_true(quick.events > 5 * slow.events); /* a hundred times, if the machine did nothing else */
 }
 
+static void shares_of_a_group_are_one_to_others(void **state)
+{
+    (void)state;
+    enum { COUNT = 64 };
+    static struct burner in[COUNT], other;
+    struct loop_share group, own, shares[COUNT];
+    unsigned events = 0, least = UINT32_MAX;
+    loop_share_open(&group, loop);
+    loop_share_open(&own, loop);
+    for (unsigned i = 0; i < COUNT; i++) {
+        loop_share_open_in(&shares[i], &group);
+        burner_open(&in[i], &shares[i], 200);
+    }
+    burner_open(&other, &own, 200);
+    run_for(300 * MILLISECOND);
+    for (unsigned i = 0; i < COUNT; i++) {
+        events += in[i].events;
+        least = in[i].events < least ? in[i].events : least;
+        loop_io_close(&in[i].io);
+        loop_share_close(&shares[i]);
+    }
+    loop_io_close(&other.io);
+    loop_share_close(&own);
+    loop_share_close(&group);
+    assert_in_range(other.events, events / 4, events * 2);
+    assert_true(least > 0); /* one that the machine has interrupted may have as few */
+}
+
+static void a_group_is_served_while_its_shares_come_and_go(void **state)
+{
+    (void)state;
+    static struct burner in[2];
+    struct loop_share group, elsewhere, shares[2];
+    loop_share_open(&group, loop);
+    loop_share_open(&elsewhere, loop);
+    for (unsigned i = 0; i < 2; i++) {
+        loop_share_open_in(&shares[i], &group);
+        burner_open(&in[i], &shares[i], 0);
+    }
+    run_for(5 * MILLISECOND);
+    assert_true(in[0].events > 1 && in[1].events > 1);
+    loop_io_close(&in[0].io);
+    loop_share_close(&shares[0]);
+    run_for(5 * MILLISECOND);
+    loop_io_join(&in[1].io, &elsewhere); /* out of the last share of the group */
+    loop_share_close(&shares[1]);
+    unsigned before = in[1].events;
+    run_for(5 * MILLISECOND);
+    assert_true(in[1].events > before);
+    loop_io_close(&in[1].io);
+    loop_share_close(&elsewhere);
+    loop_share_close(&group);
+}
+
 static void who_asks_for_another_event_gets_it_in_another_turn(void **state)
 {
     (void)state;
@@ -706,6 +760,8 @@ int main(void)
         cmocka_unit_test(the_environment_does_not_choose_the_back_end),
         cmocka_unit_test(an_owner_of_many_gets_little_more_time_than_an_owner_of_one),
         cmocka_unit_test(who_took_too_much_is_served_later),
+        cmocka_unit_test(shares_of_a_group_are_one_to_others),
+        cmocka_unit_test(a_group_is_served_while_its_shares_come_and_go),
         cmocka_unit_test(who_asks_for_another_event_gets_it_in_another_turn),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -606,8 +606,7 @@ static void add(struct egress_io *io)
         io->next->link = &io->next;
     thread->egress = io;
     thread->egress_count++;
-    io->share =
-        time_shares_take(&thread->shares, io->owner.space, io->owner.org, io->owner.sandbox, io->owner.token);
+    io->share = time_shares_take(&thread->shares, &io->owner);
     set_expiry(io);
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
 }

@@ -710,8 +710,7 @@ void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, 
         return;
     }
     add(io);
-    io->share = time_shares_take(&thread->shares, slice_text(NULL), slice_text(NULL), slice_text(NULL),
-                                 slice_text(io->prefix_text));
+    io->share = time_shares_take(&thread->shares, &io->owner);
     set_tick(io, UINT64_MAX);
     if (asked == MUX_RESUME_NEW ? !mux_resume_open(io, fd, early, &terms) : !open_plain(io, fd, early)) {
         close(fd);

@@ -5,8 +5,8 @@
 
 #include "spoa/relay/io/mux_parts.h"
 
-#define PATIENCE  (5 * SECOND) /* a message or an answer that waits for room longer is given up */
-#define LOOK_SOON (100 * MILLISECOND)
+#define PATIENCE   (5 * SECOND) /* a message or an answer that waits for room longer is given up */
+#define LOOK_SOON  (100 * MILLISECOND)
 #define NEXT_MOST  ((size_t)80 << 10) /* bytes that come at once: a buffer with less room has to grow */
 #define READ_FIRST ((size_t)16 << 10) /* bytes that the first read has room for */
 #define LEFT_MOST  ((size_t)16 << 10) /* bytes for the client that are still sent when the socket gives way */
@@ -85,6 +85,18 @@ static struct slice keep(struct writer *w, struct slice text)
     return text.len ? slice_of(w->at + start, text.len) : slice_text(NULL);
 }
 
+/* What the socket does is done in its owner's time from now on. */
+static void change_share(struct mux_io *io)
+{
+    struct loop_share *before = io->share;
+    io->share = time_shares_take(&io->thread->shares, &io->owner);
+    if (io->leg)
+        stream_join(&io->leg->stream, io->share);
+    for (struct mux_request *r = io->requests; r; r = r->next)
+        stream_join(&r->up, io->share);
+    time_shares_give(&io->thread->shares, before);
+}
+
 void mux_limits_learn(struct mux_io *io, struct slice handover)
 {
     static _Thread_local uint8_t memory[MUX_HEAD_MOST];
@@ -114,6 +126,7 @@ void mux_limits_learn(struct mux_io *io, struct slice handover)
     limits_use_move(io->thread->limits, &io->use, &owner);
     io->owner = owner;
     io->owner_texts = texts;
+    change_share(io);
 }
 
 /* ---- memory ---- */

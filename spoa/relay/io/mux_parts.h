@@ -90,7 +90,7 @@ struct mux_io {
     struct limits_owner owner; /* of the socket, and of each of its requests */
     uint8_t *owner_texts;      /* what that points to, if a request has told it; NULL: no request has */
     struct limits_use use;
-    struct loop_share *share; /* of the thread's time: its client's address has one */
+    struct loop_share *share; /* of the thread's time: its owner's */
     struct buffer *incoming;  /* the message that is looked at, if a request may take it over */
     uint64_t starved;         /* since when something of it is not read for want of memory; 0: nothing is */
     bool wants;               /* that has to become whole */

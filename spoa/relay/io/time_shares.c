@@ -18,6 +18,7 @@ bool time_shares_open(struct time_shares *s, struct loop *loop)
 {
     s->loop = loop;
     loop_share_open(&s->unknown, loop);
+    loop_share_open(&s->nobody, loop);
     return hash_secret_init(&s->secret);
 }
 
@@ -39,35 +40,43 @@ static struct owner *find(const struct time_shares *s, struct slice name, uint64
     return node ? owner_of(node) : NULL;
 }
 
-static struct owner *add(struct time_shares *s, struct slice name, uint64_t hash)
+static struct owner *add(struct time_shares *s, struct slice name, uint64_t hash, bool nobodys)
 {
     struct owner *owner = calloc(1, sizeof *owner + name.len);
     if (!owner || !hash_table_insert(&s->table, &owner->node, hash)) {
         free(owner);
         return NULL;
     }
-    loop_share_open(&owner->share, s->loop);
+    if (nobodys)
+        loop_share_open_in(&owner->share, &s->nobody);
+    else
+        loop_share_open(&owner->share, s->loop);
     owner->len = name.len;
     memcpy(owner->name, name.at, name.len);
     return owner;
 }
 
-struct loop_share *time_shares_take(struct time_shares *s, struct slice space, struct slice org,
-                                    struct slice sandbox, struct slice client)
+/* Of refused clients the address is not known: they are one. */
+static void put_name(struct writer *w, const struct limits_owner *of)
+{
+    writer_text(w, of->org.len ? "o" : of->sandbox.len ? "s" : "c");
+    if (!of->org.len && of->sandbox.len && !slice_is(of->space, "default")) {
+        writer_put(w, of->space);
+        writer_text(w, "/");
+    }
+    writer_put(w, of->org.len ? of->org : of->sandbox.len ? of->sandbox : of->client);
+}
+
+struct loop_share *time_shares_take(struct time_shares *s, const struct limits_owner *of)
 {
     uint8_t memory[NAME_MAX_BYTES];
     struct writer w = writer_of(memory, sizeof memory);
-    writer_text(&w, org.len ? "o" : sandbox.len ? "s" : "c");
-    if (!org.len && sandbox.len && !slice_is(space, "default")) {
-        writer_put(&w, space);
-        writer_text(&w, "/");
-    }
-    writer_put(&w, org.len ? org : sandbox.len ? sandbox : client);
-    if (w.full || w.len == 1)
+    put_name(&w, of);
+    if (w.full)
         return &s->unknown;
     uint64_t hash = hash_keyed(&s->secret, writer_slice(&w));
     struct owner *owner = find(s, writer_slice(&w), hash);
-    if (!owner && !(owner = add(s, writer_slice(&w), hash)))
+    if (!owner && !(owner = add(s, writer_slice(&w), hash, !of->org.len && !of->sandbox.len)))
         return &s->unknown;
     owner->users++;
     return &owner->share;

@@ -48,8 +48,7 @@ static void change_share(struct tunnel_io *io, const struct limits_owner *owner)
 
     if (io->dial || io->recheck)
         return;
-    seat->share =
-        time_shares_take(&io->thread->shares, owner->space, owner->org, owner->sandbox, owner->token);
+    seat->share = time_shares_take(&io->thread->shares, owner);
     loop_io_join(&seat->sockets[CLIENT], seat->share);
     loop_io_join(&seat->sockets[WORKER], seat->share);
     time_shares_give(&io->thread->shares, before);
