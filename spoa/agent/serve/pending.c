@@ -45,12 +45,12 @@ struct kept {
         of_source; /* of_all: in the order of their ends, which is that of their beginnings */
     struct topic *topic;
     struct source *source;
-    struct fair_place place;
     struct pending_request request;
     size_t bytes;
     uint64_t units;
     bool skipped; /* it was notified, and there was no room for an answer */
-    uint8_t texts[];
+    /* One if options.fair is set, else none: subscriptions are many, and have no place. The request's texts follow. */
+    struct fair_place places[];
 };
 
 struct pending_table {
@@ -247,7 +247,7 @@ static void forget(struct pending *w, struct kept *k)
     w->bytes -= k->bytes;
     give_units_back(w, k->units);
     if (w->options.fair)
-        fair_leave(w->options.fair, &k->place);
+        fair_leave(w->options.fair, k->places);
     if (w->options.gone)
         w->options.gone(w->options.context, &k->request);
     release_topic(k->topic);
@@ -255,9 +255,14 @@ static void forget(struct pending *w, struct kept *k)
     free(k);
 }
 
-static size_t bytes_of(const struct pending_request *request)
+static size_t size_of_kept(const struct pending *w)
 {
-    return sizeof(struct kept) + sizeof(struct topic) + request->key.len + request->args.reader.rest.len;
+    return sizeof(struct kept) + (w->options.fair ? sizeof(struct fair_place) : 0);
+}
+
+static size_t bytes_of(const struct pending *w, const struct pending_request *request)
+{
+    return size_of_kept(w) + sizeof(struct topic) + request->key.len + request->args.reader.rest.len;
 }
 
 static uint32_t places_of(size_t bytes)
@@ -267,25 +272,25 @@ static uint32_t places_of(size_t bytes)
 
 bool pending_has_room(const struct pending *w, const struct pending_request *request)
 {
-    return !w->options.fair || fair_has_room(w->options.fair, request->owner, places_of(bytes_of(request)));
+    return !w->options.fair || fair_has_room(w->options.fair, request->owner, places_of(bytes_of(w, request)));
 }
 
 static bool enter(struct pending *w, struct kept *k)
 {
     return !w->options.fair ||
-           fair_enter(w->options.fair, &k->place, k->request.owner, places_of(k->bytes), loop_clock());
+           fair_enter(w->options.fair, k->places, k->request.owner, places_of(k->bytes), loop_clock());
 }
 
 static struct kept *keep_request(struct pending *w, const struct pending_request *request,
                                  struct topic *topic, struct source *source)
 {
     struct slice rest = request->args.reader.rest;
-    size_t bytes = bytes_of(request);
+    size_t bytes = bytes_of(w, request);
     uint64_t units = (bytes + PENDING_UNIT - 1) / PENDING_UNIT;
     if (w->tickets.count >= w->options.most || bytes > w->options.most_bytes - w->bytes ||
         !take_units(w, source, units))
         return NULL;
-    struct kept *k = malloc(sizeof *k + rest.len);
+    struct kept *k = calloc(1, size_of_kept(w) + rest.len);
     if (k)
         *k = (struct kept){
             .topic = topic, .source = source, .request = *request, .bytes = bytes, .units = units};
@@ -293,7 +298,7 @@ static struct kept *keep_request(struct pending *w, const struct pending_request
         if (hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
             return k;
         if (w->options.fair)
-            fair_leave(w->options.fair, &k->place);
+            fair_leave(w->options.fair, k->places);
     }
     free(k);
     give_units_back(w, units);
@@ -312,9 +317,10 @@ bool pending_add(struct pending *w, const struct pending_request *request)
         release_source(w, source);
         return false;
     }
-    memcpy(k->texts, rest.at, rest.len);
+    uint8_t *texts = (uint8_t *)k + size_of_kept(w);
+    memcpy(texts, rest.at, rest.len);
     k->request.key = slice_of(topic->key, topic->len);
-    k->request.args.reader.rest = slice_of(k->texts, rest.len);
+    k->request.args.reader.rest = slice_of(texts, rest.len);
     append(&w->all, k, OF_ALL);
     append(&topic->members, k, OF_TOPIC);
     append(&source->members, k, OF_SOURCE);
