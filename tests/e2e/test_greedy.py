@@ -2,6 +2,10 @@
 """One owner that keeps a relay's thread busy with small frames, however many sockets it has: what its neighbours notice."""
 
 import contextlib
+import json
+import secrets
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -117,3 +121,53 @@ def test_mux_sockets_of_many_addresses_are_one_owner_to_others(direct, tmp_path)
     with flooded(tmp_path, piece * (65536 // len(piece)), busy, []):
         beside = round_trips(*quiet)
     judge("mux: many addresses", alone, beside)
+
+
+def hear_all(client, seconds):
+    """What comes until nothing does: how many messages, and the number of those that the gate has taken, if it says so."""
+    heard, taken = 0, None
+    client.sock.settimeout(seconds)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            opcode, payload, _ = client.hear()
+            heard += opcode == BINARY
+            taken = json.loads(payload)["cell-resume"].get("recv", taken) if opcode == TEXT else taken
+    client.sock.settimeout(10)
+    return heard, taken
+
+
+def burst(direct, neighbour):
+    """A client that acknowledges nothing until 6,000 of its messages wait at the gate, then all at once: the longest round trip beside."""
+    tunnel, number, heard, taken = secrets.token_hex(16), 0, 0, None
+    client = direct.ask(None, mux="sandbox-sdk", sandbox=None, session=None, path=f"/v1/mux?cr_tunnel={tunnel}&cr_attempt=1",
+                        fields=["X-Forwarded-For: 192.0.2.1", "Sec-WebSocket-Protocol: cellgate.mux.v1.resume, cellgate.mux.v1"])
+    assert direct.answer(client)[0] == 101 and client.hear()[0] == TEXT
+
+    def message(kind, payload=b""):
+        return frame(BINARY, bytes([kind]) + struct.pack(">I", number) + payload, mask=MASK)
+
+    while taken is None or taken > number - 600:  # until the answers to what is no request fill what the gate keeps
+        wrong = b""
+        for number in range(number + 1, number + 1501):
+            wrong += message(1, b"{")
+        client.send(wrong)
+        more, said = hear_all(client, 0.2)
+        heard, taken = heard + more, said or taken
+    asked = b""
+    for number in range(number + 1, number + 3001):
+        asked += message(1, b'{"method":"GET","path":"/"}') + message(5)
+    client.send(asked)
+    hear_all(client, 0.3)
+    client.send(frame(TEXT, b'{"cell-resume":{"recv":%d}}' % heard, mask=MASK) + message(99) * 63)
+    return round_trips(*neighbour)[-1]
+
+
+def test_a_client_has_no_more_messages_handed_on_at_once_because_they_waited(tmp_path):
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as haproxy:
+        relay = {"threads": 1, "mux": f"127.0.0.1:{haproxy.getsockname()[1]}"}
+        with Direct(tmp_path, relay=relay, agent=False) as direct:
+            neighbour = direct.open(direct.worker(), sandbox="sb-quiet", org="quiet", stream=1)
+            waited = [burst(direct, neighbour) for _ in range(3)]
+    print("longest round trips:", [f"{seconds * 1e3:.1f} ms" for seconds in waited])
+    if not SANITIZED:
+        assert min(waited) < 0.16, waited  # the machine may have been busy with others once or twice

@@ -140,6 +140,8 @@ void mux_leg_read(struct mux_leg *leg)
     struct slice all = buffer_slice(&leg->stream.in), rest = all;
     enum ws_event event = WS_PIECE;
     unsigned events = 0;
+    if (io->again)
+        io->again->handed = 0;
     while (is_current(leg) && !rests(leg) &&
            event != WS_MORE && /* an empty frame is told when there are no more bytes */
            events++ < FRAMES) {

@@ -73,6 +73,7 @@ struct mux_resumable {
     struct mux_numbers numbers;
     uint64_t lost;           /* when its leg was; while it has none */
     uint64_t told;           /* when it last acknowledged something */
+    unsigned handed;         /* messages that this event of its client has handed on, however they came to wait */
     struct loop_timer tells; /* the next time */
 };
 

@@ -157,11 +157,11 @@ void mux_resume_message(struct mux_io *io, struct slice message)
 void mux_resume_settle(struct mux_io *io)
 {
     struct mux_numbers *numbers = &io->again->numbers;
-    unsigned taken = 0;
     bool now;
     mux_set_flow(io);
     while (!io->over && !io->stopped && numbers->waits) {
-        if (io->leg && taken++ == MESSAGES) { /* without a leg there are none */
+        if (io->leg && io->again->handed++ == MESSAGES) { /* without a leg there are none */
+            io->again->handed = MESSAGES;
             stream_offer_again(&io->leg->stream);
             break;
         }
