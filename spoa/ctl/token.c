@@ -253,6 +253,11 @@ static void print_grant(const struct grant *g, int64_t now)
     print_text("org", g->org);
     print_text("jti", g->jti);
     print_text("sandbox", slice_present(g->sandbox) ? g->sandbox : SLICE_LITERAL("any of org"));
+    if (slice_present(g->method)) {
+        print_text("uid", g->uid);
+        print_text("method", g->method);
+        print_text("path", g->path);
+    }
     print_text("need", g->needs ? writer_slice(&needs) : SLICE_LITERAL("nothing"));
     printf("%-9s", "ports");
     for (size_t i = 0; grant_port(g, i, &port); i++)

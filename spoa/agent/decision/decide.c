@@ -608,10 +608,10 @@ static int64_t good_until(const struct decision *d)
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
-    static decide_step *const steps[] = {check_request, check_removed,    check_upgrade,    find_route,
-                                         read_captures, answer_preflight, check_token,      check_origin,
-                                         decide_path,   decide_record,    turn_into_cookie, decide_state,
-                                         decide_worker, decide_headers};
+    static decide_step *const steps[] = {check_request, check_removed,    check_upgrade, find_route,
+                                         read_captures, answer_preflight, check_token,   check_origin,
+                                         decide_path,   decide_bound,     decide_record, turn_into_cookie,
+                                         decide_state,  decide_worker,    decide_headers};
     struct decision d;
     d.view = view;
     d.request = request;

@@ -52,6 +52,7 @@ static struct admission admission_of(struct decision *d)
     a.iat = d->grant.iat;
     a.kid = slice_present(d->grant.key) ? nothing : d->grant.kid;
     a.secret = d->grant.secret_sha256;
+    a.uid = d->grant.uid;
     a.needs = slice_present(d->grant.file) ? NEED_ALL
                                            : d->grant.needs; /* its file says more exactly what it is for */
     a.ports = d->grant.ports;

@@ -63,6 +63,8 @@ void decide_mux_ticket(struct decision *d);
 void decide_mux_opener(struct decision *d);
 /* decide_foreign.c: a refusal as clients of the route's system know it. */
 void decide_foreign(struct decision *d);
+/* decide_bound.c: whether the request is the one that a token is bound to. */
+decide_step decide_bound;
 /* decide_target.c: what the worker gets. */
 decide_step decide_path, decide_worker, decide_headers;
 

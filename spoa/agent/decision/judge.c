@@ -51,6 +51,9 @@ void judge_caller(const struct decide_view *view, const struct admission *a, con
                       "the record says whose address this is, and is no sandbox");
     else if (is_foreign(a, record))
         refuse_caller(j, REFUSAL_sandbox_not_found, "the sandbox is not of the token's organisation");
+    else if (slice_present(a->uid) && !(slice_present(record->uid) && slice_equal(a->uid, record->uid)))
+        refuse_caller(j, REFUSAL_sandbox_not_found,
+                      "the record does not say that the sandbox is the one of the token's UID");
     else if (a->by_token && token_revoked(a->iat, own > all ? own : all))
         refuse_caller(j, REFUSAL_token_revoked, "it was issued before not_before, or does not say when");
     else if (a->by_token && !holds_secret(a, record))

@@ -21,6 +21,7 @@ struct admission {
     uint16_t port;      /* of the sandbox, that was asked for; 0: none, or the worker's own */
     int64_t iat;        /* Unix seconds; -1: the token does not say */
     struct slice org;   /* absent: none */
+    struct slice uid;   /* of the sandbox that the token is for; absent: it names none */
     struct slice ports; /* packed as in a grant; absent: every port; empty: none is known to be granted */
     struct slice kid;   /* of an access secret: its mark (token/static.h) */
     struct slice

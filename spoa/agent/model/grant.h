@@ -47,6 +47,9 @@ struct grant {
     bool in_place;         /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
     struct slice file;     /* the only one that it is for; absent: it is for no file */
     const char *operation; /* with file: what may be done with it, as its kind calls it */
+    /* Good for a request of this method for this path as the worker gets it, at a port that it names, of the sandbox of this
+     * UID; all or none are present. Such a grant is never remembered. */
+    struct slice method, path, uid;
     /* Good only where a secret of the record has signed it (token_kind.confirms): signature of file, operation and these. */
     struct slice signature, user, expires;
     /* Good only where the record holds this access secret (64 hex digits), or where it holds none. */

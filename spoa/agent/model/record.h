@@ -35,6 +35,7 @@ struct record {
     bool h2;                    /* the worker speaks HTTP/2 */
     struct slice management;    /* packed, read with record_management; absent: the configuration's */
     struct slice egress;        /* packed (egress/rules.h); absent: the configuration's */
+    struct slice uid;           /* tells it from another sandbox of its name; absent: not known */
     struct slice sandbox;       /* whose address it is, of a record under `addr:ADDRESS`; absent in others */
 };
 

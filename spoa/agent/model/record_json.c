@@ -204,6 +204,14 @@ static bool read_egress(struct reading *r, const json_node *node)
     return !r->scratch->full || wrong(r, node, "the record is too large");
 }
 
+static bool read_uid(struct reading *r, const json_node *node)
+{
+    struct slice *uid = &r->record->uid;
+    if (!json_text(node, uid) || uid->len == 0 || uid->len > 64)
+        return wrong(r, node, "uid is a text of 1 to 64 bytes");
+    return true;
+}
+
 static bool read_sandbox(struct reading *r, const json_node *node)
 {
     struct slice *sandbox = &r->record->sandbox;
@@ -304,7 +312,7 @@ static const struct {
     {"headers", read_headers},       {"access", read_access},
     {"serves", read_own_serves},     {"management_ports", read_management},
     {"protocol", read_own_protocol}, {"egress", read_egress},
-    {"sandbox", read_sandbox},
+    {"sandbox", read_sandbox},       {"uid", read_uid},
 };
 
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
@@ -323,7 +331,7 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
                 continue;
             return wrong(&r, n,
                          "no key of a record: they are worker, protocol, state, epoch, org, ports, headers, "
-                         "access, serves, management_ports, not_before, egress, sandbox and x-...");
+                         "access, serves, management_ports, not_before, egress, sandbox, uid and x-...");
         }
         if (!members[i].read(&r, n))
             return false;

@@ -93,6 +93,7 @@ void record_pack(struct writer *w, const struct record *record)
     record_pack_text(w, record->management);
     record_pack_text(w, record->egress);
     record_pack_text(w, record->sandbox);
+    record_pack_text(w, record->uid);
 }
 
 static void absent_if_empty(struct slice *s)
@@ -119,6 +120,7 @@ void record_unpack(struct reader *r, struct record *record)
     record->management = record_unpack_text(r);
     record->egress = record_unpack_text(r);
     record->sandbox = record_unpack_text(r);
+    record->uid = record_unpack_text(r);
     if (!(flags & FLAG_MANAGEMENT))
         record->management = (struct slice){NULL, 0};
     if (!(flags & FLAG_EGRESS))
@@ -126,6 +128,7 @@ void record_unpack(struct reader *r, struct record *record)
     absent_if_empty(&record->org);
     absent_if_empty(&record->access_sha256);
     absent_if_empty(&record->sandbox);
+    absent_if_empty(&record->uid);
 }
 
 /* ---- reading parts ---- */

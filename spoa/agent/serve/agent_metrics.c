@@ -15,7 +15,8 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
 
 /* as the kinds are called in the configuration; none: no credential, or one of no kind */
 static const char *const kinds[] = {"none",   "jwt",      "agent-sandbox", "opensandbox-route",
-                                    "static", "file-url", "e2b-file-url",  NULL};
+                                    "static", "file-url", "e2b-file-url",  "agent-sandbox-v2",
+                                    NULL};
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
 static const char *const pending[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};

@@ -7,9 +7,10 @@
 
 /* The first that recognises a credential has it, so a kind with a narrower form stands before one with a
  * wider. */
-static const struct token_kind *const kinds[] = {&token_kind_agent_sandbox, &token_kind_file_url,
-                                                 &token_kind_e2b_file_url,  &token_kind_opensandbox_route,
-                                                 &token_kind_jwt,           &token_kind_static};
+static const struct token_kind *const kinds[] = {
+    &token_kind_agent_sandbox, &token_kind_agent_sandbox_v2,  &token_kind_file_url,
+    &token_kind_e2b_file_url,  &token_kind_opensandbox_route, &token_kind_jwt,
+    &token_kind_static};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
@@ -52,7 +53,7 @@ static bool remembered(const struct credential *credential)
 
 bool token_lasts(const struct credential *credential, const struct grant *grant)
 {
-    return remembered(credential) && !token_needs_secret(grant);
+    return remembered(credential) && !token_needs_secret(grant) && !slice_present(grant->method);
 }
 
 /* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */

@@ -115,7 +115,7 @@ struct token_kind {
 /* Whether a key of any entry of that kind has signed the credential, or it names one's kid: wherever that entry is good. */
 bool jwt_is_ours(const struct token_check *check);
 
-extern const struct token_kind token_kind_agent_sandbox, token_kind_e2b_file_url, token_kind_file_url,
-    token_kind_jwt, token_kind_opensandbox_route, token_kind_static;
+extern const struct token_kind token_kind_agent_sandbox, token_kind_agent_sandbox_v2, token_kind_e2b_file_url,
+    token_kind_file_url, token_kind_jwt, token_kind_opensandbox_route, token_kind_static;
 
 #endif
