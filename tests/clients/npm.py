@@ -55,9 +55,9 @@ class Program:
     """A script of ours, which drives a client: it reads what is wanted as its first line, and tells and is told one JSON document a line.
     For node all below example.com is this machine (loopback.cjs)."""
 
-    def __init__(self, folder, script, wanted, environment, interpreter="node"):
+    def __init__(self, folder, script, wanted, environment, interpreter="node", errors=None):
         options = f"--require {folder}/loopback.cjs"
-        self.errors = open(folder / f"{script}.{os.getpid()}.err", "w+")
+        self.errors = open(errors or folder / f"{script}.{os.getpid()}.err", "w+")
         self.process = subprocess.Popen([interpreter, folder / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
                                         text=True, env=os.environ | {"NODE_OPTIONS": options} | environment)
         self.heard, self.told = [], queue.Queue()

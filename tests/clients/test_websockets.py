@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Libraries for WebSockets against each other, through the gate: Python's websockets, aiohttp and websocket-client at servers of
-websockets, aiohttp, tornado and node's ws; and each as a terminal under which the worker is lost."""
+"""Libraries for WebSockets against each other, through the gate: Python's websockets, aiohttp, websocket-client and Java's HttpClient at
+servers of websockets, aiohttp, tornado and node's ws; and each as a terminal under which the worker is lost."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ import websockets
 from browsing import redials
 from cell import WORKER_BEARER
 from client import request
+from jvm import JavaSocket, Jvm, Refused
 
 ECHO = Path(__file__).parent / "echo_server.py"
 # websocket-client sends an Origin, and tornado wants its Host to be the same.
@@ -28,10 +29,6 @@ SERVERS = ["websockets", "aiohttp", "tornado", "ws"]
 MESSAGES = ["text \u20ac", bytes(range(256)), "", b"", "x" * 125, b"y" * 126, b"z" * 65535, "\u20ac" * 30000, bytes(1 << 20)]
 TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
-
-
-class Refused(Exception):
-    pass
 
 
 # Each opens with (URL, headers, subprotocols), and has say, hear, ping, and close, which gives the code of the other side's Close.
@@ -138,7 +135,7 @@ class WebsocketClient:
         return int.from_bytes(data[:2], "big")
 
 
-CLIENTS = {"websockets": Websockets, "aiohttp": Aiohttp, "websocket-client": WebsocketClient}
+CLIENTS = {"websockets": Websockets, "aiohttp": Aiohttp, "websocket-client": WebsocketClient, "java": JavaSocket}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +144,14 @@ def cell(cells, servers, node, host):
         return lambda port: ["node", servers.packages / "echo_server.mjs", port] if name == "ws" else [sys.executable, ECHO, name, port]
 
     sandboxes = {"sb-" + name: {"worker": servers(command(name), name).url} for name in SERVERS}
-    return cells(sandboxes=sandboxes, config={"routes": ROUTES, "systems": ["opensandbox"]})
+    return cells(sandboxes=sandboxes, config={"routes": ROUTES, "systems": ["opensandbox"]}, environment=node.certificate)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jvm(node, tmp_path_factory):
+    JavaSocket.jvm = Jvm(tmp_path_factory.mktemp("java"), node.certificate.values())
+    yield
+    JavaSocket.jvm.end()
 
 
 @pytest.mark.parametrize("way", ["r", "d"])
