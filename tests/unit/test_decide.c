@@ -42,6 +42,8 @@ static const char config[] =
     "{\"name\":\"pty\",\"path\":\"/api/sandboxes/{sandbox}/pty/"
     "{session}\",\"upgrade\":true,\"via\":\"relay\","
     " \"to\":\"/sandboxes/{sandbox}/pty/{session}\",\"need\":\"pty\"},"
+    "{\"name\":\"mux\",\"path\":\"/"
+    "mux\",\"upgrade\":true,\"via\":\"relay\",\"need\":\"none\",\"mux\":\"sandbox-sdk\"},"
     "{\"name\":\"odd\",\"path\":\"/odd/{sandbox}/{rest...}\",\"to\":\"/even/{rest...}\"},"
     "{\"name\":\"where\",\"path\":\"/{where}/{sandbox}/x\",\"to\":\"/x\"},"
     "{\"name\":\"proxy\",\"path\":\"[/v1]/sandboxes/{sandbox}/proxy/{port}/{rest...}\",\"to\":\"/"
@@ -730,6 +732,31 @@ static void wrong_tokens_are_bounded_and_right_ones_pass(void **state)
     ROWS_CHECK(w, others);
 }
 
+/* The handover says whose a mux socket is: the relay charges its organisation for it, and counts any other as a stranger's. */
+static bool mux_is_of(struct world *w, const char *credential, const char *org)
+{
+    const char *const texts[] = {WS, credential, NULL};
+    struct verdict v;
+    assert_true(ask(w, "GET http://h/mux", texts, &v));
+    assert_int_equal(v.kind, VERDICT_RELAY);
+    return memmem(v.handover.at, v.handover.len, org, strlen(org));
+}
+
+static void a_mux_socket_is_its_token_s_whatever_others_behind_its_address_guess(void **state)
+{
+    static const struct row wrong[] = {{"GET " PROXY, {"Authorization: Bearer a.b.c"}, "401 token_invalid"}},
+                            more[] = {
+                                {"GET " PROXY, {"Authorization: Bearer a.b.c"}, "429 too_many_requests"}};
+    struct world *w = *state;
+    w->limiter = auth_failure_limiter_new();
+    assert_non_null(w->limiter);
+    for (int i = 0; i < 3; i++)
+        ROWS_CHECK(w, wrong);
+    ROWS_CHECK(w, more);
+    assert_true(mux_is_of(w, B("all"), "org=o1"));
+    assert_false(mux_is_of(w, "Authorization: Bearer a.b.c", "org="));
+}
+
 static void a_suspended_sandbox_is_woken_by_who_may_use_it(void **state)
 {
     static const struct row nobody[] = {
@@ -1362,6 +1389,7 @@ int main(void)
         TEST(only_wrong_secrets_are_counted),
         TEST(a_request_without_a_credential_never_counts),
         TEST(wrong_tokens_are_bounded_and_right_ones_pass),
+        TEST(a_mux_socket_is_its_token_s_whatever_others_behind_its_address_guess),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),

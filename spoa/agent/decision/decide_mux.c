@@ -40,17 +40,13 @@ static bool is_good(struct decision *d, enum refusal refusal)
 void decide_mux_opener(struct decision *d)
 {
     const struct decide_view *view = d->view;
-    const enum auth_failure sort = AUTH_FAILURE_TOKEN;
     const char *why;
-    if (view->open || !view->tokens || !find(d) ||
-        !auth_failure_limiter_allows(view->limiter, &d->request->source, sort, view->now,
-                                     view->auth_failures_most))
+    if (view->open || !view->tokens || !find(d))
         return;
     enum refusal refusal =
         token_check(view->tokens, &d->opener.credential, view->now, view->cache, &d->grant, &why);
-    if (refusal == REFUSAL_token_invalid)
-        auth_failure_limiter_count(view->limiter, &d->request->source, sort, view->now);
-    d->opened = is_good(d, refusal);
+    d->opened = is_good(d, auth_failure_limiter_judge(view->limiter, &d->request->source, AUTH_FAILURE_TOKEN,
+                                                      view->now, view->auth_failures_most, refusal, &why));
     if (!d->opened)
         d->grant = (struct grant){.kind = NULL};
 }
