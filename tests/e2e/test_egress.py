@@ -604,6 +604,40 @@ def test_sandboxes_that_ask_for_silent_names_leave_names_to_others(cells, names,
     haproxy.close()
 
 
+@pytest.mark.parametrize("org", ["greedy", None], ids=["one-organisation", "no-organisation"])
+def test_connects_that_wait_leave_room_to_others(cells, names, org):
+    """80 sandboxes of one tenant, one after the other, wait 256 times each for one silent name: 30 of 30 of others are answered."""
+    names.otherwise = SILENT
+    names.names |= {f"n{i}.example.net": ["203.0.113.1"] for i in range(30)}
+    sandboxes = {f"greedy-{i}": rules(allow(443, "*.example.org")) | ({"org": org} if org else {}) for i in range(80)}
+    sandboxes |= {f"sb-{i}": rules(allow(443, "*.example.net")) | {"org": f"org-{i}"} for i in range(30)}
+    settings = config(names, lookup="5s")
+    settings["agent"]["threads"] = 1
+    cell = cells(config=settings, sandboxes=sandboxes, egress=True)
+    haproxy, greedy = [FalseHaproxy(cell.run_dir / "agent.sock") for _ in range(2)]
+    question = [connect_question(cell, "silent.example.org", f"greedy-{i}") for i in range(80)]
+    others = {i + 1: connect_question(cell, f"n{i}.example.net", f"sb-{i}", org=f"org-{i}") for i in range(30)}
+    seen = []
+
+    def read():
+        with contextlib.suppress(OSError, ValueError, struct.error):
+            while True:
+                seen.append(greedy.receive())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for i in range(80):
+        greedy.ask({i * 256 + n + 1: question[i] for n in range(256)}, "cell-egress")
+    until(lambda: len(seen) >= 80 * 256 - 8192, 5)  # the others wait
+    haproxy.ask(others, "cell-egress")
+    answers = [variables(haproxy.receive()[2]) for _ in range(30)]
+    assert [answer.get("reason", answer["verdict"]) for answer in answers] == [b"raw"] * 30
+    greedy.socket.shutdown(socket.SHUT_RDWR)
+    reader.join()
+    greedy.close()
+    haproxy.close()
+
+
 def test_how_many_of_a_sandbox_wait_for_a_look_up(cells, destinations, names):
     """256 at each thread of the agent; more are told so at once, and another sandbox's wait as before."""
     server = destinations()

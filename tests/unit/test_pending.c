@@ -12,11 +12,12 @@ struct world {
     struct pending_table *table;
     struct pending *pending;
     struct pending_quota *quota;
-    struct fair *fair;
+    struct fair *fair, *payers;
     struct fair_owner owner; /* of what is added */
-    bool full;               /* the connection takes no answers */
-    bool one_is_full;        /* that of slot 1 */
-    bool wanted;             /* there is work */
+    uint64_t payer;
+    bool full;        /* the connection takes no answers */
+    bool one_is_full; /* that of slot 1 */
+    bool wanted;      /* there is work */
     unsigned due, gone, looked;
     uint64_t last;   /* stream of the question seen last */
     uint64_t answer; /* stream of the one that there is news for; UINT64_MAX: for all */
@@ -89,6 +90,7 @@ static void start(struct world *w, uint64_t patience, size_t most, size_t most_b
                                             .most_bytes = most_bytes,
                                             .quota = w->quota,
                                             .fair = w->fair,
+                                            .payers = w->payers,
                                             .due = on_due,
                                             .notify = on_look,
                                             .room = has_room,
@@ -155,6 +157,7 @@ static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *
                                             .key = slice_text(text),
                                             .args = message.args,
                                             .owner = w->owner,
+                                            .payer = w->payer,
                                             .begun = loop_clock()};
     bool room = pending_has_room(w->pending, &request), kept = pending_add(w->pending, &request);
     assert_true(room || !kept);
@@ -463,6 +466,34 @@ static void an_owner_leaves_room_for_others(void **state)
     free(w->fair);
 }
 
+/* Sandboxes of one organisation, one behind the other, each as many as it may have. */
+static void many_owners_have_no_more_than_their_payer(void **state)
+{
+    const struct fair_limits limits = {.places = 1000, .each = 50};
+    struct world *w = *state;
+    uint64_t stream = 0;
+    w->fair = fair_new(&limits);
+    w->payers = fair_new(&(struct fair_limits){.places = 1000, .each = 250});
+    assert_true(w->fair && w->payers);
+    start(w, MINUTE, 2000, (size_t)1 << 22);
+    w->payer = 7;
+    for (uint64_t i = 0; i < 30; i++) {
+        w->owner = (struct fair_owner){i, FAIR_VERIFIED};
+        while (add(w, stream, "greedy"))
+            stream++;
+    }
+    assert_int_equal(stream, 250);
+    assert_int_equal(fair_used(w->fair), 250); /* who is refused by the one holds nothing of the other */
+    w->owner = (struct fair_owner){100, FAIR_VERIFIED};
+    w->payer = 100;
+    assert_true(add(w, stream, "other"));
+    pending_table_free(w->table);
+    w->table = NULL;
+    assert_int_equal(fair_used(w->fair) + fair_used(w->payers), 0);
+    free(w->fair);
+    free(w->payers);
+}
+
 static void adding_takes_memory_or_nothing(void **state)
 {
     struct world *w = *state;
@@ -656,6 +687,7 @@ int main(void)
         TEST(behind_who_takes_no_answer_others_are_not_looked_at_again),
         TEST(who_takes_no_answer_waits_and_is_looked_at_again),
         TEST(an_owner_leaves_room_for_others),
+        TEST(many_owners_have_no_more_than_their_payer),
         TEST(adding_takes_memory_or_nothing),
         cmocka_unit_test(an_inbox_says_when_its_thread_has_to_be_woken),
         cmocka_unit_test(a_key_is_in_an_inbox_once),

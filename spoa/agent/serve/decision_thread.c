@@ -15,6 +15,8 @@ enum {
     REQUESTS_BYTES = REQUESTS_MOST * PENDING_PLACE,
     REQUESTS_EACH = REQUESTS_MOST / 8, /* of one owner */
     OUTSIDE_EACH = REQUESTS_MOST / 32, /* of one sandbox, to the outside */
+    OUTSIDE_SPARE = 16,                /* so that many sandboxes of no organisation leave some */
+    OUTSIDE_PAID = REQUESTS_MOST / 4,  /* of all sandboxes of one organisation */
     RELAY_CONNECTIONS = 256,
     RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
     RELAY_OUTPUT = 64 << 10,
@@ -430,6 +432,7 @@ void decision_thread_free(struct decision_thread *d)
     pending_table_free(d->pending);
     free(d->waiting);
     free(d->outside);
+    free(d->outside_payers);
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
@@ -456,11 +459,13 @@ static bool prepare_pending(struct decision_thread *d)
     d->requests = pending_new(d->pending, &options);
     options.due = on_request_due;
     options.fair = d->outside;
+    options.payers = d->outside_payers;
     d->egress = pending_new(d->pending, &options);
     options.patience = d->options.host_lookup;
     d->hosts = pending_new(d->pending, &options);
     options.patience = d->options.lookup;
     options.fair = d->waiting;
+    options.payers = NULL;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
@@ -480,7 +485,10 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct fair_limits waiting = {.places = REQUESTS_MOST, .each = REQUESTS_EACH},
-                             outside = {.places = REQUESTS_MOST, .each = OUTSIDE_EACH};
+                             outside = {.places = REQUESTS_MOST,
+                                        .each = OUTSIDE_EACH,
+                                        .spare = OUTSIDE_SPARE},
+                             payers = {.places = REQUESTS_MOST, .each = OUTSIDE_PAID};
     const struct server_handler handler = {.begin = on_haproxy_messages,
                                            .message = on_haproxy_message,
                                            .admit = admit_haproxy,
@@ -502,8 +510,9 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
     d->inbox = mailbox_new();
     d->waiting = fair_new(&waiting);
     d->outside = fair_new(&outside);
+    d->outside_payers = fair_new(&payers);
     if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox || !d->waiting ||
-        !d->outside || !prepare_pending(d))
+        !d->outside || !d->outside_payers || !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
     options.share = d->options.share;
     d->server = server_new(d->loop, d->options.listener, &options, &handler);

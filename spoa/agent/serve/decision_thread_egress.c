@@ -43,11 +43,20 @@ static struct fair_owner owner_of(const struct decision_thread *d, const struct 
     return asker_owner(&asker, d->options.owners);
 }
 
-/* Of what cannot wait because too many of its sandbox do. */
+/* It takes a part of its sandbox's share, and of that of whoever the look-up is made for: the sandbox's organisation, if it has one. */
+static void set_shares(const struct decision_thread *d, const struct egress_verdict *verdict,
+                       const struct snapshot_finder *finder, struct pending_request *pending)
+{
+    pending->owner = owner_of(d, verdict, finder);
+    pending->payer = finder->owner.hash ? finder->owner.hash : pending->owner.hash;
+}
+
+/* Of what cannot wait because too many of its sandbox, or of its organisation, do. */
 static struct egress_verdict too_many(const struct egress_verdict *verdict)
 {
     struct egress_verdict v =
-        egress_refusal(REFUSAL_too_many_connections, "too many requests of this sandbox wait for a look-up");
+        egress_refusal(REFUSAL_too_many_connections,
+                       "too many requests of this sandbox or its organisation wait for a look-up");
     v.sandbox = verdict->sandbox;
     v.space = verdict->space;
     v.host = verdict->host;
@@ -66,7 +75,7 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
         return SERVER_NOW;
     }
     bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
-    pending.owner = owner_of(d, &verdict, &finder);
+    set_shares(d, &verdict, &finder, &pending);
     bool later = undecided && decision_thread_keep(d, pending_for(d, &finder), pending, &finder);
     if (undecided && !later && !pending_has_room(d->egress, &pending)) {
         verdict = too_many(&verdict);
@@ -89,7 +98,7 @@ static bool wait_on(struct decision_thread *d, const struct pending_request *pen
     struct pending_request next = *pending;
     next.key = slice_of(finder->key, finder->len);
     next.begun = loop_clock();
-    next.owner = owner_of(d, verdict, finder);
+    set_shares(d, verdict, finder, &next);
     if (slice_equal(next.key, pending->key))
         return false;
     if (pending_add(pending_for(d, finder), &next))

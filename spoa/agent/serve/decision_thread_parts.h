@@ -28,7 +28,9 @@ struct decision_thread {
     struct pending *hosts;         /* and then for the addresses of a host outside */
     struct pending *redials;       /* questions of relays that wait for a look-up */
     struct fair *waiting;          /* of all of these that are about sandboxes here: whose share each takes */
-    struct fair *outside;          /* the same of `egress` and `hosts` */
+    struct fair *outside;          /* the same of `egress` and `hosts`, by sandboxes */
+    struct fair *
+        outside_payers; /* and by their organisations, so that many sandboxes have no more than one owner has */
     struct pending_quota redials_quota;
     struct pending *subscriptions; /* of relays */
     struct mailbox *inbox;

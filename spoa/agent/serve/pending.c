@@ -49,7 +49,8 @@ struct kept {
     size_t bytes;
     uint64_t units;
     bool skipped; /* it was notified, and there was no room for an answer */
-    /* One if options.fair is set, else none: subscriptions are many, and have no place. The request's texts follow. */
+    /* One for each of options.fair and options.payers that is set: subscriptions are many, and have none. The request's texts
+     * follow. */
     struct fair_place places[];
 };
 
@@ -233,6 +234,14 @@ static uint64_t due_at(const struct pending *w, const struct kept *k)
     return k->request.begun + w->options.patience;
 }
 
+static void leave_shares(struct pending *w, struct kept *k)
+{
+    if (w->options.fair)
+        fair_leave(w->options.fair, &k->places[0]);
+    if (w->options.payers)
+        fair_leave(w->options.payers, &k->places[1]);
+}
+
 static void forget(struct pending *w, struct kept *k)
 {
     if (w->cursor == k)
@@ -246,8 +255,7 @@ static void forget(struct pending *w, struct kept *k)
     k->source->units -= k->units;
     w->bytes -= k->bytes;
     give_units_back(w, k->units);
-    if (w->options.fair)
-        fair_leave(w->options.fair, k->places);
+    leave_shares(w, k);
     if (w->options.gone)
         w->options.gone(w->options.context, &k->request);
     release_topic(k->topic);
@@ -257,7 +265,8 @@ static void forget(struct pending *w, struct kept *k)
 
 static size_t size_of_kept(const struct pending *w)
 {
-    return sizeof(struct kept) + (w->options.fair ? sizeof(struct fair_place) : 0);
+    size_t places = w->options.payers ? 2 : w->options.fair ? 1 : 0;
+    return sizeof(struct kept) + places * sizeof(struct fair_place);
 }
 
 static size_t bytes_of(const struct pending *w, const struct pending_request *request)
@@ -270,15 +279,28 @@ static uint32_t places_of(size_t bytes)
     return (uint32_t)((bytes + PENDING_PLACE - 1) / PENDING_PLACE);
 }
 
+static struct fair_owner payer_of(const struct pending_request *request)
+{
+    return (struct fair_owner){.hash = request->payer, .rank = request->owner.rank};
+}
+
 bool pending_has_room(const struct pending *w, const struct pending_request *request)
 {
-    return !w->options.fair || fair_has_room(w->options.fair, request->owner, places_of(bytes_of(w, request)));
+    uint32_t places = places_of(bytes_of(w, request));
+    return (!w->options.fair || fair_has_room(w->options.fair, request->owner, places)) &&
+           (!w->options.payers || fair_has_room(w->options.payers, payer_of(request), places));
 }
 
 static bool enter(struct pending *w, struct kept *k)
 {
-    return !w->options.fair ||
-           fair_enter(w->options.fair, k->places, k->request.owner, places_of(k->bytes), loop_clock());
+    uint32_t places = places_of(k->bytes);
+    uint64_t now = loop_clock();
+    if ((!w->options.fair || fair_enter(w->options.fair, &k->places[0], k->request.owner, places, now)) &&
+        (!w->options.payers ||
+         fair_enter(w->options.payers, &k->places[1], payer_of(&k->request), places, now)))
+        return true;
+    leave_shares(w, k);
+    return false;
 }
 
 static struct kept *keep_request(struct pending *w, const struct pending_request *request,
@@ -297,8 +319,7 @@ static struct kept *keep_request(struct pending *w, const struct pending_request
     if (k && enter(w, k)) {
         if (hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
             return k;
-        if (w->options.fair)
-            fair_leave(w->options.fair, k->places);
+        leave_shares(w, k);
     }
     free(k);
     give_units_back(w, units);

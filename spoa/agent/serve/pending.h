@@ -26,7 +26,9 @@ struct pending_request {
     uint64_t begun;          /* loop_clock */
     int kind;                /* the caller's */
     struct fair_owner owner; /* whose share it takes */
-    void *pinned;            /* the caller's */
+    /* The hash of whose of `payers`, of the same rank: of many owners, as all sandboxes of an organisation are. */
+    uint64_t payer;
+    void *pinned; /* the caller's */
 };
 
 /* What neighbours may take of the memory for questions, which several threads may share. A connection gets at most as much
@@ -43,8 +45,9 @@ struct pending_options {
     uint64_t patience;           /* microseconds until a question is due */
     size_t most, most_bytes;     /* questions, and their memory */
     struct pending_quota *quota; /* NULL: none but these */
-    struct fair
-        *fair; /* borrowed: whose share a question takes, in units of PENDING_PLACE bytes; may be NULL */
+    /* Borrowed: whose shares a question takes, in units of PENDING_PLACE bytes. It needs room in both. Either may be NULL, and payers is if
+     * fair is. */
+    struct fair *fair, *payers;
     /* Its time is over: it is to be answered. */
     void (*due)(void *context, const struct pending_request *request);
     /* Something changed that may be of use to it: true when it was answered. */
@@ -66,7 +69,7 @@ struct pending *pending_new(struct pending_table *table, const struct pending_op
 /* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
  * when out of memory or full: answer at once then. */
 bool pending_add(struct pending *pending, const struct pending_request *request);
-/* Whether its owner may have one more like this. */
+/* Whether its owner and its payer may have one more like this. */
 bool pending_has_room(const struct pending *pending, const struct pending_request *request);
 /* Those of a key, in the whole table, or all of one `pending` are looked at: `notify` is called for each, later. */
 void pending_notify(struct pending_table *table, struct slice key);
