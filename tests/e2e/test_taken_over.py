@@ -11,10 +11,12 @@ import socket
 import ssl
 import struct
 import time
+import urllib.parse
 
 import pytest
 from cell import AT_ONCE, until
 from client import Http1
+from false_agent import FalseHaproxy, variables
 from test_egress import HOST, certificate, destinations, rules  # noqa: F401 fixtures
 from test_egress_requests import SECRET, ask, refused, site  # noqa: F401 fixtures
 
@@ -29,13 +31,14 @@ def proxy_header(address, port, authority, unique_id=None):
     return b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + struct.pack(">H", len(ends) + len(values)) + ends + values
 
 
-def proof(cell, port, name=b"sb-1", host=HOST, address="127.0.0.1", connection=b"id-1", issued=0, until=FOREVER, key=None):
+def proof(cell, port, name=b"sb-1", host=HOST, address="127.0.0.1", connection=b"id-1", issued=0, until=FOREVER, key=None, org=b""):
     """What the agent gives the relay for a CONNECT (spoa/agent/token/inside_proof.h); `issued` is in seconds from now."""
     key = key or (cell.run_dir / "agent-relay.sock.key").read_bytes()
     times = struct.pack(">II", int(time.time()) + issued, until)
-    parts = [b"cellgate inside 1;", times, b"\x04", socket.inet_aton(address), struct.pack(">HH", port, len(host)), host.encode(), struct.pack(">H", len(connection)), connection, name]
+    owner = hmac.new(key, b"cellgate inside owner 1;" + org, hashlib.sha256).digest()[:6]
+    parts = [b"cellgate inside 2;", times + owner, b"\x04", socket.inet_aton(address), struct.pack(">HH", port, len(host)), host.encode(), struct.pack(">H", len(connection)), connection, name]
     mac = hmac.new(key, b"".join(parts), hashlib.sha256).digest()[:16]
-    return base64.urlsafe_b64encode(times + mac) + b" " + connection + b" " + name
+    return base64.urlsafe_b64encode(times + owner + mac) + b" " + connection + b" " + name
 
 
 def inside(cell, port, unique_id, tls=True, authority=HOST, name=HOST, address="127.0.0.1"):
@@ -61,21 +64,22 @@ def forgeries(cell, port):
     yield "nothing", None
     yield "a name", b"sb-1"
     yield "an id and a name", b"id-1 sb-1"
-    yield "no proof in front", b"A" * 32 + b" id-1 sb-1"
-    yield "a proof without a name", good[:32]
-    yield "a proof that is cut", good[:31] + good[32:]
+    yield "no proof in front", b"A" * 40 + b" id-1 sb-1"
+    yield "a proof without a name", good[:40]
+    yield "a proof that is cut", good[:39] + good[40:]
     yield "another sandbox", good.replace(b"sb-1", b"sb-2")
     yield "a namespace", good.replace(b"sb-1", b"team/sb-1")
     yield "another id", good.replace(b"id-1", b"id-2")
     yield "a part of the id for the name", good.replace(b"id-1 ", b"id-1  ")
-    yield "the proof of another sandbox", proof(cell, port, name=b"sb-2")[:32] + good[32:]
+    yield "the proof of another sandbox", proof(cell, port, name=b"sb-2")[:40] + good[40:]
     yield "another key", proof(cell, port, key=b"k" * 32)
     yield "another host", proof(cell, port, host=OTHER)
     yield "another port", proof(cell, port + 1)
     yield "another address", proof(cell, port, address="127.0.0.2")
-    raw = base64.urlsafe_b64decode(good[:32])
-    yield "another time", base64.urlsafe_b64encode(struct.pack(">I", struct.unpack(">I", raw[:4])[0] - 1) + raw[4:]) + good[32:]
-    yield "another end", base64.urlsafe_b64encode(raw[:4] + struct.pack(">I", FOREVER - 1) + raw[8:]) + good[32:]
+    raw = base64.urlsafe_b64decode(good[:40])
+    yield "another time", base64.urlsafe_b64encode(struct.pack(">I", struct.unpack(">I", raw[:4])[0] - 1) + raw[4:]) + good[40:]
+    yield "another owner", base64.urlsafe_b64encode(raw[:13] + bytes([raw[13] ^ 1]) + raw[14:]) + good[40:]
+    yield "another end", base64.urlsafe_b64encode(raw[:4] + struct.pack(">I", FOREVER - 1) + raw[8:]) + good[40:]
     # relay.head_time is 10 s: this is as late as an honest client can be, and a moment
     yield "a CONNECT of a minute ago", proof(cell, port, issued=-60)
     yield "a CONNECT that is to come", proof(cell, port, issued=60)
@@ -107,6 +111,57 @@ def test_a_proof_opens_no_other_destination(site):  # noqa: F811
     assert origin.seen == []
 
 
+def told(cell, port, org="a", **claims):
+    """What the agent says of a CONNECT of sb-1 to HAProxy."""
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+    claims |= {"org": org} if org else {}
+    lines = f"host: x\r\nproxy-authorization: Bearer {cell.token('sb-1', need=['egress'], **claims)}\r\n\r\n"
+    haproxy.ask({1: {"method": "CONNECT", "version": "1.1", "target": f"{HOST}:{port}", "headers": lines, "source": bytes([127, 0, 0, 1])}}, "cell-egress")
+    answer = variables(haproxy.receive()[2])
+    haproxy.close()
+    return answer
+
+
+def proof_of_a_connect(cell, port, org=None):
+    """What the agent itself writes for one, which a relay that was taken over keeps."""
+    handover = told(cell, port, org)["handover"].decode()
+    return urllib.parse.unquote_to_bytes(dict(part.split("=", 1) for part in handover.split(";"))["inside"])
+
+
+def test_a_proof_is_for_the_owner_whose_the_sandbox_was(site):  # noqa: F811
+    """A request of somebody's old connection gets no secret of the sandbox that has its name by now, whatever its relay has heard."""
+    cell, port, origin = site(set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode() + b"\n")
+    rule = {"host": HOST, "ports": [port], "private": True, "inspect": True, "set": {"Authorization": {"secret": "token"}}}
+
+    def owned_by(org):
+        cell.set_sandboxes(**{"sb-1": rules(rule) | ({"org": org} if org else {})})
+        until(lambda: [("handover" in told(cell, port, other)) for other in ("a", "b")] == [org == "a", org == "b"])
+        origin.seen.clear()
+
+    owned_by("a")
+    of_a = [proof_of_a_connect(cell, port, org="a"), proof_of_a_connect(cell, port)]
+    assert [says(cell, port, kept).status for kept in of_a] == [200, 200]
+    owned_by("b")
+    for kept in of_a:
+        assert refused(says(cell, port, kept))[:3] == (403, "egress_denied", "the directory has no such sandbox")
+    assert origin.seen == []
+    # as a tunnel does, one of a sandbox that was nobody's stays
+    owned_by("")
+    nobodys = proof_of_a_connect(cell, port)
+    owned_by("b")
+    assert says(cell, port, nobodys).status == 200
+
+
+def test_who_asks_for_another_ones_sandbox_learns_nothing_of_it(site):  # noqa: F811
+    cell, port, _ = site()
+    answers = []
+    for record, reason in ({"org": "b"}, b"no rule is about this destination"), ({"org": "b", "state": "stopped"}, b"the sandbox has been stopped"), (None, b"the directory has no such sandbox"):
+        cell.set_sandboxes(**{"sb-1": record and rules() | record})
+        until(lambda: told(cell, port, "b").get("reason") == reason)  # noqa: B023
+        answers.append({name: value for name, value in told(cell, port).items() if name != "ptime"})
+    assert answers[0] == answers[1] == answers[2] and answers[0]["error"] == b"egress_denied"
+
+
 def test_a_connection_lasts_beyond_the_time_for_its_proof(site):  # noqa: F811
     """What counts is when it began, not when a request in it is asked about."""
     cell, port, origin = site()
@@ -131,7 +186,7 @@ def test_a_proof_outlives_the_agent_and_is_in_no_log(site):  # noqa: F811
     until(lambda: cell.pid("agent") != old, 10, "no agent is started again")
     until(lambda: says(cell, port, kept).status == 200, 10, "the new agent does not take it")
     logs = "".join(path.read_text(errors="replace") for path in cell.run_dir.glob("*.log"))
-    assert kept[:32].decode() not in logs
+    assert kept[:40].decode() not in logs
     ids = re.findall(r" connection=(\S*) sb-1 ", logs)
     assert re.fullmatch(r"[0-9a-f-]{36}", ids[0]) and set(ids[1:]) == {"id-1"}, ids
 

@@ -19,6 +19,7 @@ static struct inside_connection connection(void)
                                       .host = SLICE_LITERAL("api.example.org"),
                                       .port = 443,
                                       .addr = {.family = 4, .bytes = {192, 0, 2, 7}},
+                                      .owner = "owner",
                                       .issued = 1000,
                                       .until = 2000};
 }
@@ -47,6 +48,7 @@ static void what_was_written_is_read(void **state)
         assert_true(slice_equal(found.id, c.id) && slice_equal(found.name, c.name));
         assert_int_equal(found.issued, c.issued);
         assert_int_equal(found.until, c.until);
+        assert_memory_equal(found.owner, c.owner, sizeof c.owner);
     }
     key_free(key);
 }
@@ -120,6 +122,27 @@ static void what_does_not_fit_is_not_written(void **state)
     key_free(key);
 }
 
+static void each_owner_has_a_mark_of_its_own(void **state)
+{
+    const struct slice orgs[] = {{NULL, 0}, SLICE_LITERAL("a"), SLICE_LITERAL("b"), SLICE_LITERAL("ab")};
+    struct key *keys[] = {key_of("0123456789abcdef0123456789abcdef"),
+                          key_of("0123456789abcdef0123456789abcdeF")};
+    uint8_t marks[8][INSIDE_PROOF_OWNER], again[INSIDE_PROOF_OWNER];
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        assert_true(inside_proof_owner(keys[i / 4], orgs[i % 4], marks[i]));
+        assert_true(inside_proof_owner(keys[i / 4], orgs[i % 4], again));
+        assert_memory_equal(marks[i], again, sizeof again);
+        for (size_t j = 0; j < i; j++)
+            assert_memory_not_equal(marks[i], marks[j], sizeof again);
+    }
+    assert_true(inside_proof_owner(keys[0], SLICE_LITERAL(""), again));
+    assert_memory_equal(again, marks[0], sizeof again);
+    assert_false(inside_proof_owner(NULL, orgs[1], again));
+    key_free(keys[0]);
+    key_free(keys[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +150,7 @@ int main(void)
         cmocka_unit_test(another_place_is_not),
         cmocka_unit_test(no_byte_of_it_may_change_or_be_missing),
         cmocka_unit_test(what_does_not_fit_is_not_written),
+        cmocka_unit_test(each_owner_has_a_mark_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,9 @@
 
 enum { HANDOVER_ID_MOST = 64 };
 
+/* Also of one that is another organisation's: whoever asks is told the same. */
+#define NO_SANDBOX "the directory has no such sandbox"
+
 static const struct slice nothing;
 
 void egress_tell(const struct egress *e, const char *step, const char *text, struct slice detail)
@@ -251,7 +254,27 @@ static bool check_owner(struct egress *e)
     judge_caller(e->view, &admission, &e->record, &judgement);
     if (judgement.caller == REFUSAL_token_revoked)
         return egress_deny(e, REFUSAL_proxy_auth_required, "record", judgement.why);
-    return judgement.caller == REFUSAL_NONE || egress_deny(e, REFUSAL_egress_denied, "record", judgement.why);
+    if (judgement.caller == REFUSAL_NONE)
+        return true;
+    egress_tell(e, "record", judgement.why, nothing);
+    return egress_deny(e, REFUSAL_egress_denied, "record", NO_SANDBOX);
+}
+
+/* A connection is not let through by the rules, and has not the secrets, of another one's sandbox of the same name. One of a sandbox
+ * that was nobody's stays, as a tunnel does. */
+static bool check_same_owner(struct egress *e)
+{
+    const struct key *key = e->view->ticket_key;
+    uint8_t now[INSIDE_PROOF_OWNER], nobody[INSIDE_PROOF_OWNER];
+    if (!inside_proof_owner(key, e->record.org, now) || !inside_proof_owner(key, nothing, nobody))
+        return egress_deny(e, REFUSAL_agent_unavailable, "record", "there is no memory");
+    return memcmp(e->owner, now, sizeof now) == 0 || memcmp(e->owner, nobody, sizeof nobody) == 0 ||
+           egress_deny(e, REFUSAL_egress_denied, "record", NO_SANDBOX);
+}
+
+static bool check_whose(struct egress *e)
+{
+    return e->proved ? check_same_owner(e) : !e->granted || check_owner(e);
 }
 
 static bool find_sandbox(struct egress *e)
@@ -262,13 +285,13 @@ static bool find_sandbox(struct egress *e)
     if (!look_up(e, e->space, e->sandbox, &lookup))
         return false;
     if (lookup == LOOKUP_ABSENT || slice_present(e->record.sandbox))
-        return egress_deny(e, REFUSAL_egress_denied, "record", "the directory has no such sandbox");
+        return egress_deny(e, REFUSAL_egress_denied, "record", NO_SANDBOX);
+    if (!e->record.bare && !check_whose(e))
+        return false;
     if (e->record.state == RECORD_STOPPED)
         return egress_deny(e, REFUSAL_egress_denied, "record", "the sandbox has been stopped");
-    if (e->record.bare)
-        return egress_deny(e, REFUSAL_directory_unavailable, "record",
-                           "the directory says no more than its state");
-    return !e->granted || check_owner(e);
+    return !e->record.bare || egress_deny(e, REFUSAL_directory_unavailable, "record",
+                                          "the directory says no more than its state");
 }
 
 bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why)
@@ -463,7 +486,8 @@ static bool set_inside(struct handover *h, struct egress *e)
                            "the sandbox's name is too long to be inspected");
     if (inside.id.len + inside.name.len > most || slice_find(inside.id, ' ') < inside.id.len)
         inside.id = SLICE_LITERAL("");
-    h->inside = inside_proof_write(e->view->ticket_key, &inside, e->scratch);
+    if (inside_proof_owner(e->view->ticket_key, e->record.org, inside.owner))
+        h->inside = inside_proof_write(e->view->ticket_key, &inside, e->scratch);
     return true;
 }
 

@@ -201,6 +201,8 @@ static bool take_connection(struct egress *e)
         const char *fault = connection_fault(e, &c);
         if (fault)
             return egress_deny(e, REFUSAL_egress_denied, "request", fault);
+        memcpy(e->owner, c.owner, sizeof e->owner);
+        e->proved = true;
     }
     egress_take_name(e, c.name);
     e->verdict->sandbox = e->sandbox;

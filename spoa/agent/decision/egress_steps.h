@@ -5,6 +5,7 @@
 
 #include "spoa/agent/decision/egress.h"
 #include "spoa/agent/egress/target.h"
+#include "spoa/agent/token/inside_proof.h"
 
 struct egress {
     const struct decide_view *view;
@@ -18,6 +19,8 @@ struct egress {
     bool granted;
     struct grant grant;
     struct slice sandbox, space;
+    bool proved; /* inside: a proof says whose the sandbox was when its CONNECT was let through */
+    uint8_t owner[INSIDE_PROOF_OWNER];
     struct record record;
     struct egress_policy policy;
     bool matched;

@@ -6,22 +6,29 @@
 #include "spoa/base/base64url.h"
 
 /* The key signs tickets, too. A later version that signs something else says so here. */
-#define DOMAIN "cellgate inside 1;"
+#define DOMAIN       "cellgate inside 2;"
+#define DOMAIN_OWNER "cellgate inside owner 1;"
 
-enum { TIME_BYTES = 4, MAC_BYTES = 16, PROOF_BYTES = 2 * TIME_BYTES + MAC_BYTES, SIGNED_MOST = 1024 };
+enum {
+    TIME_BYTES = 4,
+    SAID_BYTES = 2 * TIME_BYTES + INSIDE_PROOF_OWNER,
+    MAC_BYTES = 16,
+    PROOF_BYTES = SAID_BYTES + MAC_BYTES,
+    SIGNED_MOST = 1024
+};
 
 #define FOREVER UINT32_MAX
 
 _Static_assert(PROOF_BYTES * 4 == INSIDE_PROOF_TEXT * 3, "a proof is whole groups of base64");
 
 /* Each text but the last has its length in front, so two connections never sign alike. */
-static bool sign(const struct key *key, const uint8_t times[2 * TIME_BYTES],
-                 const struct inside_connection *c, uint8_t mac[MAC_BYTES])
+static bool sign(const struct key *key, const uint8_t said[SAID_BYTES], const struct inside_connection *c,
+                 uint8_t mac[MAC_BYTES])
 {
     uint8_t text[SIGNED_MOST], signature[KEY_SIGNATURE];
     struct writer w = writer_of(text, sizeof text), out = writer_of(signature, sizeof signature);
     writer_text(&w, DOMAIN);
-    writer_put(&w, slice_of(times, 2 * TIME_BYTES));
+    writer_put(&w, slice_of(said, SAID_BYTES));
     writer_u8(&w, c->addr.family);
     writer_put(&w, slice_of(c->addr.bytes, c->addr.family == 4 ? 4 : 16));
     writer_be(&w, c->port, 2);
@@ -36,6 +43,18 @@ static bool sign(const struct key *key, const uint8_t times[2 * TIME_BYTES],
     return true;
 }
 
+bool inside_proof_owner(const struct key *key, struct slice org, uint8_t owner[static INSIDE_PROOF_OWNER])
+{
+    uint8_t text[SIGNED_MOST], signature[KEY_SIGNATURE];
+    struct writer w = writer_of(text, sizeof text), out = writer_of(signature, sizeof signature);
+    writer_text(&w, DOMAIN_OWNER);
+    writer_put(&w, org);
+    if (w.full || !key || !key_sign(key, writer_slice(&w), &out))
+        return false;
+    memcpy(owner, signature, INSIDE_PROOF_OWNER);
+    return true;
+}
+
 static uint32_t time_of(int64_t seconds)
 {
     return seconds < 0 || seconds > FOREVER ? FOREVER : (uint32_t)seconds;
@@ -44,11 +63,12 @@ static uint32_t time_of(int64_t seconds)
 struct slice inside_proof_write(const struct key *key, const struct inside_connection *c, struct writer *w)
 {
     uint8_t proof[PROOF_BYTES];
-    struct writer times = writer_of(proof, 2 * TIME_BYTES);
+    struct writer said = writer_of(proof, SAID_BYTES);
     size_t start = w->len;
-    writer_be(&times, time_of(c->issued), TIME_BYTES);
-    writer_be(&times, time_of(c->until), TIME_BYTES);
-    if (slice_find(c->id, ' ') < c->id.len || !sign(key, proof, c, proof + 2 * TIME_BYTES))
+    writer_be(&said, time_of(c->issued), TIME_BYTES);
+    writer_be(&said, time_of(c->until), TIME_BYTES);
+    writer_put(&said, slice_of(c->owner, INSIDE_PROOF_OWNER));
+    if (slice_find(c->id, ' ') < c->id.len || !sign(key, proof, c, proof + SAID_BYTES))
         return slice_text(NULL);
     base64url_encode(slice_of(proof, sizeof proof), w);
     writer_text(w, " ");
@@ -77,5 +97,6 @@ bool inside_proof_read(const struct key *key, struct slice text, struct inside_c
     uint32_t until = read_time(proof + TIME_BYTES);
     c->issued = read_time(proof);
     c->until = until == FOREVER ? -1 : (int64_t)until;
-    return sign(key, proof, c, mac) && CRYPTO_memcmp(mac, proof + 2 * TIME_BYTES, MAC_BYTES) == 0;
+    memcpy(c->owner, proof + 2 * TIME_BYTES, INSIDE_PROOF_OWNER);
+    return sign(key, proof, c, mac) && CRYPTO_memcmp(mac, proof + SAID_BYTES, MAC_BYTES) == 0;
 }
