@@ -3,7 +3,7 @@
 
 #include "spoa/base/cidr.h"
 
-enum { HOST_V4 = 4, HOST_V6 = 8 /* bytes */ };
+enum { HOST_V4 = 4, HOST_V6 = 8, SITE_V6 = 6 /* bytes */, SITE_OWNERS = 16 };
 
 static bool is_set(struct slice text)
 {
@@ -39,13 +39,23 @@ struct asker asker_of_grant(const struct grant *grant)
     return asker_of_org(grant->org, (struct slice){NULL, 0}, grant->sandbox);
 }
 
+/* One customer may have all networks of a /48: they share SITE_OWNERS owners. */
+static uint64_t hash_of_source(const struct address *source, const struct hash_secret *secret)
+{
+    uint8_t name[SITE_V6 + 1];
+    if (source->family != 6)
+        return hash_keyed(secret, slice_of(source->bytes, HOST_V4));
+    memcpy(name, source->bytes, SITE_V6);
+    name[SITE_V6] = (uint8_t)(hash_keyed(secret, slice_of(source->bytes, HOST_V6)) % SITE_OWNERS);
+    return hash_keyed(secret, slice_of(name, sizeof name));
+}
+
 struct fair_owner asker_owner(const struct asker *asker, const struct hash_secret *secret)
 {
-    struct slice name = asker->kind == ASKER_SOURCE
-                            ? slice_of(asker->source.bytes, asker->source.family == 6 ? HOST_V6 : HOST_V4)
-                            : asker->name;
-    const uint64_t parts[] = {(uint64_t)asker->kind << 8 | asker->source.family,
-                              hash_keyed(secret, asker->space), hash_keyed(secret, name)};
+    bool by_source = asker->kind == ASKER_SOURCE;
+    const uint64_t parts[] = {
+        (uint64_t)asker->kind << 8 | asker->source.family, hash_keyed(secret, asker->space),
+        by_source ? hash_of_source(&asker->source, secret) : hash_keyed(secret, asker->name)};
     uint64_t hash = hash_keyed(secret, slice_of(parts, sizeof parts));
     return (struct fair_owner){.hash = hash + !hash, /* 0 is nobody's */
                                .rank = asker->kind == ASKER_SOURCE ? FAIR_UNVERIFIED : FAIR_VERIFIED};
