@@ -19,8 +19,8 @@ static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, 
 }
 
 #define memcmp counted_memcmp
-#include "spoa/relay/tunnel/adapter_scrollback.c"
-#include "spoa/relay/tunnel/delivered.c"
+#include "spoa/relay/scrollback/state.h"
+#include "spoa/relay/scrollback/delivered.c"
 #undef memcmp
 
 #define RING      1048576
@@ -992,11 +992,11 @@ static bool state_loads(void)
     struct scrollback back = {0};
     struct buffer bytes = buffer_with_limit(8 << 20);
     struct image write = image_to(&bytes);
-    image_state(&write, t.state);
+    scrollback_image(&write, t.state);
     struct image read = image_from(buffer_slice(&bytes));
-    image_state(&read, &back);
+    scrollback_image(&read, &back);
     buffer_free(&bytes);
-    end(&back);
+    scrollback_free(&back);
     return image_done(&write) && image_done(&read);
 }
 

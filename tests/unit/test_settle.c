@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A worker of adapter `scrollback` that is still filling its ring when it is attached: its first answer does not decide how the
- * session goes on, a second connection to the same worker does (spoa/relay/tunnel/settle.h).
+ * session goes on, a second connection to the same worker does (spoa/relay/scrollback/settle.h).
  */
 #include "tests/unit/support.h"
 
 #include <string.h>
 
-#include "spoa/relay/tunnel/settle.h"
+#include "spoa/relay/scrollback/settle.h"
 #include "tests/unit/adapter_talk.h"
 
 #define MS   UINT64_C(1000)

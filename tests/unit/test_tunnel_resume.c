@@ -1073,7 +1073,7 @@ static void a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_an
     world_close(&w);
 }
 
-/* ---- a second connection to the worker that serves (spoa/relay/tunnel/settle.h) ---- */
+/* ---- a second connection to the worker that serves (spoa/relay/scrollback/settle.h) ---- */
 static void second_hears(const char *message)
 {
     uint8_t frame[200];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define VERSION 5
+#define VERSION 6
 
 static void forward_image(struct image *image, struct forward *f)
 {

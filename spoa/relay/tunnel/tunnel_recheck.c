@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A second connection to the worker that serves, for an adapter that wants to see what that worker has by now (spoa/relay/tunnel/settle.h). Only
+/* A second connection to the worker that serves, for an adapter that wants to see what that worker has by now (spoa/relay/scrollback/settle.h). Only
  * what it receives counts: nothing of the client's is sent to it. */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/tunnel/records.h"
+#include "spoa/relay/scrollback/records.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/tunnel/settle.h"
+#include "spoa/relay/scrollback/settle.h"
 
 #include <stdlib.h>
 
@@ -39,9 +39,11 @@ void settle_free(struct settle *settle)
 /* ---- times ---- */
 uint64_t settle_due(const struct settle *s, uint64_t said_at)
 {
-    if (s->running)
-        return s->marked ? s->due : UINT64_MAX;
-    return s->checks ? s->due : smaller(s->due, larger(s->since, said_at) + SETTLE_QUIET);
+    if (s->phase == SETTLE_READING)
+        return UINT64_MAX;
+    return s->checks || s->phase == SETTLE_CATCHING_UP
+               ? s->due
+               : smaller(s->due, larger(s->since, said_at) + SETTLE_QUIET);
 }
 
 void settle_begin(struct settle *s)
@@ -51,8 +53,7 @@ void settle_begin(struct settle *s)
     s->before[0] = s->live[0];
     s->before[1] = s->live[1];
     s->exited_first = s->exited;
-    s->running = true;
-    s->marked = false;
+    s->phase = SETTLE_READING;
     s->tag = 0;
     s->checks++;
 }
@@ -66,7 +67,7 @@ void settle_failed(struct settle *s, uint64_t now)
 void settle_pause(struct settle *s, uint64_t now)
 {
     records_clear(&s->snapshot);
-    s->running = s->marked = false;
+    s->phase = SETTLE_HOLDING;
     s->due = now + SETTLE_PAUSE;
 }
 
@@ -80,9 +81,14 @@ bool settle_was_quiet(const struct settle *s)
     return s->live[0] == s->before[0] && s->live[1] == s->before[1];
 }
 
-/* ---- to compare ---- */
+bool settle_stands_still(const struct settle *s, uint64_t size)
+{
+    return s->checks > 1 && size == s->last && settle_was_quiet(s);
+}
 
-/* Returns true if the snapshot ends with the `len` bytes in front of that place of the live output. */
+/* ---- comparison ---- */
+
+/* Returns true if the snapshot ends with the `len` bytes before that place of the live output. */
 static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len)
 {
     size_t n = (size_t)len;
@@ -91,7 +97,7 @@ static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len)
            slice_equal(slice_from(v->snapshot, v->snapshot.len - n), slice_sub(v->live, (size_t)at - n, n));
 }
 
-/* How many bytes have to agree for a place to be believed: all the live output in front of it, if that is little. */
+/* Returns how many bytes before a place must agree for it to be believed: all the live output before it, if that is little. */
 static uint64_t needed(const struct settle_view *v, uint64_t at)
 {
     return larger(v->growth, smaller(smaller(at, SETTLE_TAIL), v->snapshot.len));
@@ -103,7 +109,7 @@ static bool is_expected(const struct settle_view *v)
            ends_alike(v, v->expected, smaller(v->expected, v->snapshot.len));
 }
 
-/* The next place after `at` where the tail of the snapshot ends; 0: there is none. */
+/* Returns the next place after `at` where the tail of the snapshot ends, or 0 if there is none. */
 static uint64_t next_place(const struct settle_view *v, struct slice tail, uint64_t at)
 {
     if (at < tail.len)
@@ -158,10 +164,9 @@ void settle_image(struct image *image, struct settle *s)
     IMAGE_U64(image, s->due);
     IMAGE_U64(image, s->last);
     IMAGE(image, s->checks, SETTLE_CHECKS);
-    IMAGE_BOOL(image, s->running);
     IMAGE(image, s->failed, SETTLE_CHECKS);
+    IMAGE(image, s->phase, SETTLE_CATCHING_UP);
     IMAGE_BOOL(image, s->judged);
-    IMAGE_BOOL(image, s->marked);
     IMAGE_BOOL(image, s->open);
     IMAGE_BOOL(image, s->placed);
     IMAGE_BOOL(image, s->gap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/tunnel/delivered.h"
+#include "spoa/relay/scrollback/delivered.h"
 
 #include <endian.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * length and at most RECORD_MAX bytes; adjacent output of one stream shares a record. A record can become a WebSocket frame in
  * place, because the frame's head and tag are never longer than the record's head.
  */
-#ifndef CELLGATE_RELAY_TUNNEL_RECORDS_H
-#define CELLGATE_RELAY_TUNNEL_RECORDS_H
+#ifndef CELLGATE_RELAY_SCROLLBACK_RECORDS_H
+#define CELLGATE_RELAY_SCROLLBACK_RECORDS_H
 
 #include <stdbool.h>
 

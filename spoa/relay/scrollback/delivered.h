@@ -3,8 +3,8 @@
  * delivered: what a client has got of a stream: how much, the first and last bytes of it, and a mark (a hash) of each block of
  * the last MiB. It tells where a replay of that stream goes on, which nobody says. Memory is bounded.
  */
-#ifndef CELLGATE_RELAY_TUNNEL_DELIVERED_H
-#define CELLGATE_RELAY_TUNNEL_DELIVERED_H
+#ifndef CELLGATE_RELAY_SCROLLBACK_DELIVERED_H
+#define CELLGATE_RELAY_SCROLLBACK_DELIVERED_H
 
 #include <stdbool.h>
 
