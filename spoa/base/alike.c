@@ -83,7 +83,7 @@ static size_t find(const struct alike *alike, const uint16_t *own, struct slice 
     size_t len = known(alike, rest, place), behind = own[gram_at(rest.at) % OWN_BUCKETS];
 
     if (behind != NONE) {
-        size_t from = behind - 1, here = same(bytes.at + from, at - from, rest.at, rest.len);
+        size_t from = behind - 1, here = same(bytes.at + from, bytes.len - from, rest.at, rest.len);
         if (here > len) {
             *place = ALIKE_DICTIONARY + from;
             len = here;
@@ -113,6 +113,13 @@ void alike_pack(const struct alike *alike, struct slice bytes, struct writer *w)
     put_run(w, slice_from(bytes, run));
 }
 
+/* Appends bytes that were unpacked before. Byte by byte: the last of them may be what is appended here, of a run of equal bytes. */
+static void again(struct writer *w, size_t from, size_t len)
+{
+    for (size_t i = 0; i < len && !w->full; i++)
+        writer_u8(w, w->at[from + i]);
+}
+
 void alike_unpack(const struct alike *alike, struct slice packed, struct writer *w)
 {
     while (packed.len) {
@@ -123,9 +130,11 @@ void alike_unpack(const struct alike *alike, struct slice packed, struct writer 
             continue;
         }
         size_t place = (size_t)packed.at[1] << 8 | packed.at[2];
-        const uint8_t *from =
-            place < ALIKE_DICTIONARY ? alike->bytes + place : w->at + (place - ALIKE_DICTIONARY);
-        writer_put(w, slice_of(from, code - SAME + GRAM));
+        size_t len = code - SAME + GRAM;
+        if (place < ALIKE_DICTIONARY)
+            writer_put(w, slice_of(alike->bytes + place, len));
+        else
+            again(w, place - ALIKE_DICTIONARY, len);
         packed = slice_from(packed, 3);
     }
 }

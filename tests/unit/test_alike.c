@@ -66,6 +66,21 @@ static void takes_little_for_what_is_in_the_dictionary(void **state)
     alike_free(alike);
 }
 
+/* A reference may reach into what it appends. */
+static void takes_little_for_a_run_of_equal_bytes(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1000];
+    struct alike *alike = alike_new(slice_text(NULL));
+    assert_non_null(alike);
+    for (size_t period = 1; period <= 7; period++) {
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)('a' + i % period);
+        assert_in_range(there_and_back(alike, slice_of(bytes, sizeof bytes)), 1, 40);
+    }
+    alike_free(alike);
+}
+
 static void a_dictionary_that_is_too_large_is_none(void **state)
 {
     (void)state;
@@ -89,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_back_what_it_was_given),
         cmocka_unit_test(takes_little_for_what_is_in_the_dictionary),
+        cmocka_unit_test(takes_little_for_a_run_of_equal_bytes),
         cmocka_unit_test(a_dictionary_that_is_too_large_is_none),
         cmocka_unit_test(does_not_write_past_its_end),
     };

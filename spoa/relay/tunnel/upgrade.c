@@ -322,25 +322,33 @@ size_t upgrade_kept_size(const struct upgrade_kept *kept)
     return size;
 }
 
-/* Fields as HAProxy hands them on, each text behind its length in two bytes, and what handovers say. */
-static const char words[] = "\0\017accept-encoding\0\021gzip, deflate, br, "
-                            "zstd\0\017accept-language\0\016en-US,en;q=0.9\0\015cache-control\0\010no-cache"
-                            "\0\006pragma\0\010no-cache\0\006origin\0\020https://http://"
-                            "localhost\0\012user-agent\0\157Mozilla/5.0 (Macintosh; Intel Mac OS X "
-                            "10_15_7) (Windows NT 10.0; Win64; x64) (X11; Linux x86_64) AppleWebKit/537.36 "
-                            "(KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 "
-                            "Gecko/20100101 Firefox/140.0 python-websockets/15.0 node "
-                            "Go-http-client/1.1\0\006cookie\0\015authorization\0\007Bearer eyJ"
-                            "\0\026sec-websocket-protocol\0\030sec-websocket-extensions\0\052permessage-"
-                            "deflate; client_max_window_bits"
-                            "\0\025sec-websocket-version\0\00213\0\016sec-fetch-dest\0\011websocket\0\016sec-"
-                            "fetch-mode\0\011websocket\0\016sec-fetch-site"
-                            "\0\013same-originsame-sitecross-site\0\017x-forwarded-for\0\01110.0.0.1127.0.0."
-                            "1\0\021x-forwarded-proto\0\005https\0\020x-forwarded-host"
-                            "\0\020x-forwarded-port\0\003443\0\014x-request-id\0\013traceparent\000000-"
-                            "\0\012tracestate\0\006accept\0\003*/*"
-                            "route=;sandbox=;session=;org=;sub=;jti=;id=;epoch=;exp=;iat=;kid=;addr=127.0.0."
-                            "1;addr_port=;ticket=;resume=cell;stream=1;port=";
+/* What upgrades have in common, as `struct upgrade_kept` holds it: its lengths, an address of the handover, and fields as HAProxy hands
+ * them on, each text after its length in two bytes. Only the first of several places that begin alike is found. */
+static const char words[] =
+    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377"
+    "\1\1\4\177\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\2"
+    "\0\6pragma\0\10no-cache\0\15cache-control\0\10no-cache\0\12user-agent\0oMozilla/5.0 ("
+    "Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
+    "\0\6origin\0\30https://"
+    "Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/"
+    "X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+    "Version/26.0 Safari/605.1.15"
+    "\0\17accept-encoding\0\27gzip, deflate, br, "
+    "zstd\0\17accept-language\0\16en-US,en;q=0.9\0\15cache-control\0\10no-cache\0\6pragma\0\10no-cache"
+    "\0\17x-forwarded-for\0\11"
+    "127.0.0.1\0\20x-forwarded-host\0\11localhost"
+    "\0\21x-forwarded-proto\0\4http\0\22x-forwarded-prefix\0\7/r/\0\14x-request-id\0$"
+    "\0\21x-forwarded-proto\0\5https\0\22x-forwarded-prefix\0\0/"
+    "\0\6origin\0\26http://localhost"
+    "\0\12user-agent\0\30python-websockets/15.0\0\12user-agent\0\22Go-http-client/1.1\0\12user-agent\0\4node"
+    "\0\6accept\0\3*/"
+    "*\0\17accept-language\0\1*\0\16sec-fetch-dest\0\11websocket\0\16sec-fetch-mode\0\11websocket\0\16sec-"
+    "fetch-site\0\11same-sitesame-origincross-site"
+    "en-GB,en-US;q=0.9,en;q=0.8,de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"
+    "\0\6cookie\0(\0\15authorization\0\310Bearer eyJ\0\20x-forwarded-port\0\3"
+    "443\0\13traceparent\0"
+    "700-\0\12tracestate\0\24"
+    "cell-resume.1, cellgate.bearer.";
 
 struct slice upgrade_words(void)
 {
