@@ -1078,7 +1078,7 @@ static void second_hears(const char *message)
 {
     uint8_t frame[200];
 
-    tunnel_recheck_bytes(&w.t, world_frame(frame, WORKER, 0x82, slice_text(message)), w.now);
+    tunnel_recheck_bytes(&w.t, world_frame(frame, WORKER, 0x82, slice_text(message)), 1, w.now);
     world_obeys(&w);
 }
 
@@ -1116,6 +1116,18 @@ static void what_a_second_connection_shows_decides(void **state)
     assert_int_equal(w.declared[1], 0);
     assert_int_equal(w.dials, 2); /* and no loss */
     assert_int_equal(w.t.connector.redial.history->losses, 1);
+    world_close(&w);
+}
+
+static void one_event_of_a_second_connection_handles_so_many_frames(void **state)
+{
+    uint8_t pings[100 * 2];
+    (void)state;
+    rechecking();
+    for (size_t i = 0; i < sizeof pings; i += 2)
+        memcpy(pings + i, "\x89\0", 2);
+    assert_int_equal(tunnel_recheck_bytes(&w.t, slice_of(pings, sizeof pings), 7, w.now), 7 * 2);
+    assert_true(w.rechecking);
     world_close(&w);
 }
 
@@ -1254,6 +1266,7 @@ int main(void)
         cmocka_unit_test(an_empty_session_that_moves_is_not_one_that_is_gone),
         cmocka_unit_test(a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_any),
         cmocka_unit_test(what_a_second_connection_shows_decides),
+        cmocka_unit_test(one_event_of_a_second_connection_handles_so_many_frames),
         cmocka_unit_test(a_second_connection_that_says_nothing_is_not_waited_for_long),
         cmocka_unit_test(a_second_connection_ends_with_what_it_is_for),
         cmocka_unit_test(a_move_goes_on_beside_a_second_connection),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/io/recheck_io.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "spoa/net/stream.h"
@@ -31,20 +32,21 @@ void recheck_io_end(struct tunnel_io *io)
 
 /* ---- what it receives ---- */
 
-/* Calls the tunnel, which may end the connection, and the tunnel's owner then. */
-static void give(struct recheck_io *r, struct slice bytes)
+/* Hands bytes to the tunnel, which may end the connection. Returns the number of bytes that it has handled. */
+static size_t give(struct tunnel_io *io, struct slice bytes, unsigned frames)
 {
-    tunnel_recheck_bytes(&r->io->tunnel, bytes, loop_clock());
+    return tunnel_recheck_bytes(&io->tunnel, bytes, frames, loop_clock());
 }
 
+/* A worker chooses how many frames a snapshot has: what is beyond the budget of one event waits for the tunnel's next turn. */
 static void on_input(void *owner)
 {
     struct recheck_io *r = owner;
     struct tunnel_io *io = r->io;
-    size_t len = buffer_len(&r->stream.in);
 
-    give(r, buffer_slice(&r->stream.in));
-    stream_consume(&r->stream, len);
+    stream_consume(&r->stream, give(io, buffer_slice(&r->stream.in), TUNNEL_FRAMES));
+    if (io->recheck == r && buffer_len(&r->stream.in))
+        stream_offer_again(&r->stream);
     tunnel_io_update(io);
 }
 
@@ -79,6 +81,7 @@ static void open_stream(struct recheck_io *r)
                                 .in = buffer_with_limit(READ_SIZE),
                                 .out = buffer_with_limit(WS_CONTROL_FRAME_MAX)};
     stream_open(&r->stream, r->io->thread->loop, dial_take(r->dial));
+    stream_join(&r->stream, r->io->seat->share);
 }
 
 static void on_dialled(void *owner, enum dial_outcome outcome)
@@ -91,7 +94,8 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
         over(io);
     } else {
         open_stream(r);
-        give(r, dial_rest(dial)); /* the tunnel may command its end, which tunnel_io_update carries out */
+        /* What came with the head is little. The tunnel may command its end, which tunnel_io_update carries out. */
+        give(io, dial_rest(dial), UINT_MAX);
         dial_free(dial);
         r->dial = NULL;
     }

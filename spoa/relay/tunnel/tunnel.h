@@ -101,8 +101,9 @@ enum dial_outcome tunnel_probed(struct tunnel *t, unsigned status, struct slice 
 /* head: of the 101. */
 void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status,
                     const struct http_head *head, uint64_t now);
-/* COMMAND_RECHECK has received these bytes, or has ended. */
-void tunnel_recheck_bytes(struct tunnel *t, struct slice bytes, uint64_t now);
+/* COMMAND_RECHECK has received these bytes, of which up to `frames` frames are handled. Returns the number of bytes handled. */
+size_t tunnel_recheck_bytes(struct tunnel *t, struct slice bytes, unsigned frames, uint64_t now);
+/* COMMAND_RECHECK has ended. */
 void tunnel_recheck_over(struct tunnel *t, uint64_t now);
 /* The worker that serves: the target of COMMAND_RECHECK. */
 const struct target *tunnel_recheck_target(const struct tunnel *t);

@@ -90,18 +90,21 @@ static bool on_event(struct tunnel *t, enum ws_event event, const struct ws_piec
     return t->forward.adapter->recheck_piece(t->forward.adapter_state, &given);
 }
 
-void tunnel_recheck_bytes(struct tunnel *t, struct slice bytes, uint64_t now)
+size_t tunnel_recheck_bytes(struct tunnel *t, struct slice bytes, unsigned frames, uint64_t now)
 {
     struct ws_piece piece;
     enum ws_event event;
     bool on = true;
 
     if (!t->recheck)
-        return;
+        return bytes.len;
+    size_t some = ws_some(&t->recheck->in, bytes, frames);
+    bytes = slice_sub(bytes, 0, some);
     while (on && (event = ws_decode(&t->recheck->in, &bytes, &piece)) != WS_MORE)
         on = on_event(t, event, &piece, now);
     if (!on)
         tunnel_end_recheck(t, now);
+    return some;
 }
 
 void tunnel_recheck_over(struct tunnel *t, uint64_t now)
