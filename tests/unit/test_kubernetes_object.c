@@ -54,6 +54,29 @@ static const char *reading(enum kubernetes_sort sort, const char *text)
     "\"True\",\"reason\":\"DependenciesReady\"}]"
 #define UNREADY(why) "\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"reason\":\"" why "\"}]"
 
+static void a_sandbox_has_the_uid_of_its_object(void **state)
+{
+    static const struct {
+        const char *text, *uid; /* NULL: none */
+    } rows[] = {{META("default", ",\"uid\":\"0b5c-1\""), "0b5c-1"},
+                {META("default", ",\"uid\":\"\""), NULL},
+                {META("default", ",\"uid\":7"), NULL},
+                {META("default", ""), NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[256];
+        struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory);
+        struct kubernetes_object o;
+        struct fail why = {""};
+        snprintf(text, sizeof text, "{%s}", rows[i].text);
+        assert_int_equal(
+            kubernetes_object_read(KUBERNETES_AGENT_SANDBOX, &slices, slice_text(text), &scratch, &o, &why),
+            KUBERNETES_FOUND);
+        assert_true(slice_present(o.record.uid) == (rows[i].uid != NULL));
+        assert_true(!rows[i].uid || slice_is(o.record.uid, rows[i].uid));
+    }
+}
+
 static void a_sandbox_is_where_its_status_says(void **state)
 {
     static const struct {
@@ -367,6 +390,7 @@ static void json_is_gone_through_leniently_but_never_beyond_its_end(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sandbox_has_the_uid_of_its_object),
         cmocka_unit_test(a_sandbox_is_where_its_status_says),
         cmocka_unit_test(an_object_without_a_good_name_is_unreadable),
         cmocka_unit_test(what_others_put_into_it_does_not_make_it_unreadable),

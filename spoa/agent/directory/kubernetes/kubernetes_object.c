@@ -28,9 +28,11 @@ const struct kubernetes_resource kubernetes_resources[KUBERNETES_SORTS] = {
                                     .versions = {"v1", "v1beta1"}},
 };
 
+enum { UID_MAX = 64 }; /* bytes, as of a record's `uid` */
+
 /* What is read of an object, and of its metadata. */
 enum { METADATA, SPEC, STATUS, ENDPOINTS, PORTS, ROOT_MEMBERS };
-enum { VERSION, SPACE, NAME, LABELS, ANNOTATIONS, DELETED, METADATA_MEMBERS };
+enum { VERSION, SPACE, NAME, UID, LABELS, ANNOTATIONS, DELETED, METADATA_MEMBERS };
 
 struct reading {
     const struct kubernetes_slices *slices;
@@ -87,9 +89,13 @@ static bool take_apart(struct slice text, struct slice root[ROOT_MEMBERS],
                                           [STATUS] = "status",
                                           [ENDPOINTS] = "endpoints",
                                           [PORTS] = "ports"};
-    static const char *const of_metadata[] = {
-        [VERSION] = "resourceVersion", [SPACE] = "namespace",         [NAME] = "name",
-        [LABELS] = "labels",           [ANNOTATIONS] = "annotations", [DELETED] = "deletionTimestamp"};
+    static const char *const of_metadata[] = {[VERSION] = "resourceVersion",
+                                              [SPACE] = "namespace",
+                                              [NAME] = "name",
+                                              [UID] = "uid",
+                                              [LABELS] = "labels",
+                                              [ANNOTATIONS] = "annotations",
+                                              [DELETED] = "deletionTimestamp"};
     bool sound = kubernetes_json_members(text, of_root, root, ROOT_MEMBERS);
     kubernetes_json_members(root[METADATA], of_metadata, metadata, METADATA_MEMBERS);
     return sound;
@@ -214,6 +220,14 @@ static void run_agent_sandbox(struct reading *r, struct slice addresses, struct 
         be_odd(r, "status.serviceFQDN is no name");
 }
 
+/* A record without a UID is good for no token that names one. */
+static void read_uid(struct reading *r)
+{
+    struct slice uid;
+    if (kubernetes_json_text(r->metadata[UID], r->scratch, &uid) && uid.len > 0 && uid.len <= UID_MAX)
+        r->object->record.uid = uid;
+}
+
 static bool read_agent_sandbox(struct reading *r)
 {
     static const char *const keys[] = {"conditions", "podIPs", "serviceFQDN"};
@@ -222,6 +236,7 @@ static bool read_agent_sandbox(struct reading *r)
     struct slice status[3];
     if (!make_key(r, r->object->name))
         return false;
+    read_uid(r);
     kubernetes_json_members(r->root[STATUS], keys, status, 3);
     read_conditions(status[0], &ready, &finished);
     if (is_over(&ready, &finished) || (r->metadata[DELETED].len && !ready.is_true))
