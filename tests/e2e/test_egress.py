@@ -254,32 +254,6 @@ def test_a_server_that_speaks_first_and_ends_first(cells, destinations):
     assert until(lambda: seen) == [b"QUIT\r\n" * 1000]
 
 
-@pytest.mark.parametrize("first", ["destination", "nobody"])
-def test_what_a_program_says_after_the_destination_ended_arrives_whole(cells, destinations, first):
-    """HAProxy, where it copies, drops the last of it in one run of six, and ends the connection as if it were whole."""
-    size, runs, heard = 1_000_000, 60, []
-
-    def serve(sock):
-        sock.sendall(b"that is all")
-        sock.shutdown(socket.SHUT_WR)
-        total = 0
-        while data := sock.recv(65536):
-            total += len(data)
-        heard.append(total)
-
-    server = destinations(serve)
-    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
-    for run in range(runs):
-        answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
-        if first == "destination":
-            assert answer.read_all() == b"that is all"
-        answer.sock.sendall(b"x" * size)
-        answer.sock.shutdown(socket.SHUT_WR)
-        until(lambda: len(heard) > run)
-        answer.sock.close()
-    assert heard == [size] * runs
-
-
 @pytest.mark.parametrize("slow", ["client", "destination"])
 def test_a_side_that_does_not_read_costs_its_buffers(cells, destinations, slow):
     """And gets every byte when it reads at last."""
