@@ -44,7 +44,7 @@ AGENT    := $(B)/libagent.a
 RELAY    := $(B)/librelay.a
 WORKER   := $(B)/libworker.a
 PROGRAMS := $(patsubst spoa/agent/serve/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa/agent/serve/main.c)) \
-            $(patsubst spoa/relay/io/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/io/main.c)) \
+            $(patsubst spoa/relay/serve/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/serve/main.c)) \
             $(patsubst spoa/ctl/main.c,$(B)/bin/cellgate,$(wildcard spoa/ctl/main.c)) \
             $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c)) $(B)/bin/cell-plane
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
@@ -74,7 +74,7 @@ link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) $(1) -o $@ $^ $(LDFL
 NO_LTO := $(if $(LTO),-fno-lto)
 $(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/serve/main.o $(AGENT) $(LIB)
 	$(call link,,$(AGENT_LIBS))
-$(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/io/main.o $(RELAY) $(LIB)
+$(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/serve/main.o $(RELAY) $(LIB)
 	$(call link)
 $(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call sources,spoa/ctl)) $(AGENT) $(LIB)
 	$(call link,$(NO_LTO),$(AGENT_LIBS))

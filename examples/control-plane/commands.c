@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 #define ANSWER_MAX ((size_t)32 << 20)
 #define PATIENCE   (10 * SECOND)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 #define EVENT_MAX ((size_t)64 * 1024)
 

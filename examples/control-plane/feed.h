@@ -7,7 +7,7 @@
 #ifndef CELLGATE_PLANE_FEED_H
 #define CELLGATE_PLANE_FEED_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 #define FEED_KEPT 1024
 

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
-#include "spoa/base/json.h"
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_write.h"
+#include "spoa/base/os/file.h"
 
 #define FILE_MAX            ((size_t)256 << 20)
 #define DEPTH               10

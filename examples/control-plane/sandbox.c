@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "spoa/base/json.h"
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_write.h"
 
 #define DEPTH 8
 

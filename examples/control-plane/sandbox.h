@@ -7,8 +7,8 @@
 #ifndef CELLGATE_PLANE_SANDBOX_H
 #define CELLGATE_PLANE_SANDBOX_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/os/fail.h"
 #include "spoa/net/loop.h"
 
 #define SANDBOX_ID_MAX     255

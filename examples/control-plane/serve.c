@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 #define COMMENT_EVERY (10 * SECOND)
 #define LIST_MAX      ((size_t)256 << 20)

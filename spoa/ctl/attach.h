@@ -10,8 +10,8 @@
 #include <sys/types.h>
 #include <termios.h>
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/os/fail.h"
 
 /* ---- url ---- */
 

@@ -3,7 +3,7 @@
 
 #include <sys/random.h>
 
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 #include "spoa/proto/ws_handshake.h"
 
 #define ANSWER_SECONDS 120 /* a sandbox that wakes up is waited for by the gate */

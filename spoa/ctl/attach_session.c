@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/json.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json.h"
 #include "spoa/proto/ws.h"
 
 #define READ_SIZE      4096

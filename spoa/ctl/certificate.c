@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 enum { FILE_MOST = 256 * 1024, SERIAL_BITS = 127, VERSION_3 = 2 };
 

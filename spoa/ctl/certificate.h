@@ -6,8 +6,8 @@
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 struct authority {
     STACK_OF(X509) * chain; /* the first signs, the others are behind it */

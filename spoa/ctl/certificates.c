@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/certificate.h"
 #include "spoa/ctl/ctl.h"

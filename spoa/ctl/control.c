@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/daemons.h"

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "spoa/base/json_string.h"
+#include "spoa/base/json/json_string.h"
 #include "spoa/service/control.h"
 #include "spoa/service/settings.h"
 

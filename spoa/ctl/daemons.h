@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
 #include "spoa/net/net.h"
 
 enum daemon { DAEMON_AGENT, DAEMON_RELAY };

@@ -13,7 +13,7 @@
 
 #include "spoa/agent/directory/file.h"
 #include "spoa/agent/model/own_headers.h"
-#include "spoa/agent/serve/snapshot.h"
+#include "spoa/agent/state/snapshot.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"

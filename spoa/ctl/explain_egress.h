@@ -4,7 +4,7 @@
 #define CELLGATE_CTL_EXPLAIN_EGRESS_H
 
 #include "spoa/agent/decision/egress.h"
-#include "spoa/base/texts.h"
+#include "spoa/base/bytes/texts.h"
 #include "spoa/ctl/head_lines.h"
 
 /* Whether the request is one of a sandbox: a CONNECT, or whatever it is if who asks is told. */

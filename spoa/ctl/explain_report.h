@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 struct report {
     bool json;

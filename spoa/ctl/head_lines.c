@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/head_lines.h"
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 enum { FILE_MOST = 64 * 1024 };
 

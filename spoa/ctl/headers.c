@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/model/own_headers.h"
-#include "spoa/agent/serve/policy.h"
+#include "spoa/agent/state/policy.h"
 #include "spoa/agent/token/scope.h"
 #include "spoa/ctl/configuration.h"
 #include "spoa/ctl/ctl.h"

@@ -2,7 +2,7 @@
 /* cellgate routes: the routes in force, in the order in which they are tried, as JSON. */
 #include <stdio.h>
 
-#include "spoa/agent/serve/policy.h"
+#include "spoa/agent/state/policy.h"
 #include "spoa/ctl/configuration.h"
 #include "spoa/ctl/ctl.h"
 

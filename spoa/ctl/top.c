@@ -10,8 +10,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "spoa/base/json_write.h"
-#include "spoa/base/time.h"
+#include "spoa/base/json/json_write.h"
+#include "spoa/base/os/time.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/attach.h"
 #include "spoa/ctl/ctl.h"

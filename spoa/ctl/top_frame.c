@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "spoa/base/json_string.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json_string.h"
 
 enum { LINE = 1024, BAR = 20, ENDS_ON_SCREEN = 5, NAME = 20 };
 

@@ -4,8 +4,8 @@
 #ifndef CELLGATE_CTL_TOP_FRAME_H
 #define CELLGATE_CTL_TOP_FRAME_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
 
 /* Sums of the last answers, to tell rates by. */
 struct top_sums {

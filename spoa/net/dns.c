@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/file.h"
 
 #define SYSTEM_FILE "/etc/resolv.conf"
 #define LOOK_AGAIN  (5 * SECOND) /* between looks at that file */

@@ -7,9 +7,9 @@
 #ifndef CELLGATE_NET_DNS_H
 #define CELLGATE_NET_DNS_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/fair.h"
-#include "spoa/base/texts.h"
+#include "spoa/base/bytes/texts.h"
+#include "spoa/base/table/fair.h"
+#include "spoa/base/text/address.h"
 #include "spoa/net/loop.h"
 
 enum { DNS_ADDRESSES = 64 };
@@ -40,7 +40,7 @@ struct dns;
 /* Options are borrowed. NULL and *why when out of memory or a server's address is none. */
 struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct fail *why);
 void dns_free(struct dns *dns); /* answers what is open: DNS_FAILED; NULL is fine */
-/* Questions are sent in the turns of their askers (spoa/base/fair.h), thousands at a time. `answered` is called once, from a later turn of the loop, at the latest after the timeout. False when out of
+/* Questions are sent in the turns of their askers (spoa/base/table/fair.h), thousands at a time. `answered` is called once, from a later turn of the loop, at the latest after the timeout. False when out of
  * memory. */
 bool dns_ask(struct dns *dns, struct slice name, struct fair_owner asker,
              void (*answered)(void *owner, const struct dns_answer *answer), void *owner)

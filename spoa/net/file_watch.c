@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 #define LOOK_EVERY (500 * MILLISECOND)
 

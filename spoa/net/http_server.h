@@ -10,7 +10,7 @@
 #ifndef CELLGATE_NET_HTTP_SERVER_H
 #define CELLGATE_NET_HTTP_SERVER_H
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/net/listener.h"
 #include "spoa/net/stream.h"
 #include "spoa/proto/http.h"

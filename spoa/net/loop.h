@@ -15,9 +15,9 @@
 
 #include <ev.h>
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
-#include "spoa/base/time.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
+#include "spoa/base/os/time.h"
 
 struct loop;
 

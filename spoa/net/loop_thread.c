@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/thread.h"
+#include "spoa/base/os/thread.h"
 
 struct loop_thread {
     struct loop *loop;

@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 struct net_address {
     union {

@@ -18,7 +18,7 @@
 #ifndef CELLGATE_NET_STREAM_H
 #define CELLGATE_NET_STREAM_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 
 enum { STREAM_STEPS = 6 };

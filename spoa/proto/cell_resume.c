@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 #define VERSION "1"
 #define MARK    "cr"

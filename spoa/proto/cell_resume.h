@@ -2,14 +2,14 @@
 /*
  * cell_resume: Cell-Resume, version 1, as bytes. docs/resume-protocol.md defines it: "Handshake" (the header), "On a leg"
  * (the Pongs), "Close codes", and "Browser binding" (the query and the text messages). What the numbers mean is the
- * business of the two sides: spoa/relay/tunnel/adapter_cell.c calls, examples/worker/resume is called.
+ * business of the two sides: spoa/relay/resume/adapter_cell.c calls, examples/worker/resume is called.
  *
  * Slices that are read point into what was given. The tunnel's id is a capability: do not log it.
  */
 #ifndef CELLGATE_PROTO_CELL_RESUME_H
 #define CELLGATE_PROTO_CELL_RESUME_H
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/http.h"
 
 #define CELL_RESUME_HEADER      "Cell-Resume"

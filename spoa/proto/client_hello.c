@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/client_hello.h"
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 enum {
     RECORD_FIRST = 20, /* of all kinds: change_cipher_spec, alert, handshake, application_data, heartbeat */

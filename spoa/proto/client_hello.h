@@ -7,7 +7,7 @@
 #ifndef CELLGATE_PROTO_CLIENT_HELLO_H
 #define CELLGATE_PROTO_CLIENT_HELLO_H
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 enum client_hello {
     CLIENT_HELLO_MORE,    /* not to be told yet */

@@ -9,8 +9,8 @@
 #ifndef CELLGATE_PROTO_EVENT_STREAM_H
 #define CELLGATE_PROTO_EVENT_STREAM_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/os/fail.h"
 
 #define EVENT_STREAM_ID_MAX   255 /* a longer id is none: nobody continues after a part of it */
 #define EVENT_STREAM_NAME_MAX 63  /* longer names are cut */

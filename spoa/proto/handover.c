@@ -3,7 +3,7 @@
 
 #include <arpa/inet.h>
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", NULL};
 const char *const handover_end_names[] = {"close", "exit-frame", "exit-json", NULL};

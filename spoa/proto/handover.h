@@ -10,10 +10,10 @@
 #ifndef CELLGATE_PROTO_HANDOVER_H
 #define CELLGATE_PROTO_HANDOVER_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/fail.h"
+#include "spoa/base/text/address.h"
 
 #define HANDOVER_HEADER "X-Cell-Handover"
 

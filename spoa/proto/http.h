@@ -10,8 +10,8 @@
 #ifndef CELLGATE_PROTO_HTTP_H
 #define CELLGATE_PROTO_HTTP_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/bytes/slice.h"
 
 #define HTTP_HEAD_MAX   16384 /* a fair limit for a head, in bytes, its final empty line included */
 #define HTTP_FIELDS_MAX 128

@@ -6,8 +6,8 @@
 #ifndef CELLGATE_PROTO_PROXY_HEADER_H
 #define CELLGATE_PROTO_PROXY_HEADER_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/text/address.h"
 
 enum {
     PROXY_AUTHORITY_MOST = 255,

@@ -10,7 +10,7 @@
 #ifndef CELLGATE_PROTO_RESP_H
 #define CELLGATE_PROTO_RESP_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 enum { RESP_LINE = 1024, RESP_TEXT = 64 * 1024 + 1, RESP_PARTS = 4 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json_string.h"
 #include "spoa/proto/ws.h"
-#include "spoa/base/json_string.h"
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
 
 enum {
     STATE_HEAD,

@@ -9,8 +9,8 @@
 #ifndef CELLGATE_PROTO_WS_H
 #define CELLGATE_PROTO_WS_H
 
-#include "spoa/base/image.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/image.h"
+#include "spoa/base/bytes/slice.h"
 
 #define WS_HEAD_MAX          14  /* bytes of the longest frame head */
 #define WS_CONTROL_MAX       125 /* bytes of payload in a control frame */

@@ -5,8 +5,8 @@
 #ifndef CELLGATE_PROTO_WS_HANDSHAKE_H
 #define CELLGATE_PROTO_WS_HANDSHAKE_H
 
-#include "spoa/base/fail.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/fail.h"
 #include "spoa/proto/http.h"
 
 #define WS_KEY_SIZE    25 /* 24 characters and NUL */

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/file.h"
 #include "spoa/net/http_server.h"
 #include "spoa/net/net.h"
 #include "spoa/service/http_site.h"

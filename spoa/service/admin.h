@@ -10,7 +10,7 @@
 #ifndef CELLGATE_SERVICE_ADMIN_H
 #define CELLGATE_SERVICE_ADMIN_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 
 struct admin_answer {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/net/listener.h"
 #include "spoa/net/stream.h"
 

@@ -9,8 +9,8 @@
 #ifndef CELLGATE_SERVICE_CONTROL_H
 #define CELLGATE_SERVICE_CONTROL_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
 #include "spoa/net/loop.h"
 #include "spoa/net/net.h"
 

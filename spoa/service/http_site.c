@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/service/http_site.h"
 
-#include "spoa/base/cidr.h"
+#include "spoa/base/text/cidr.h"
 
 struct slice http_site_name(struct slice host)
 {

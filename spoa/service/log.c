@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/service/redact.h"
 
 enum {

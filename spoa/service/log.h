@@ -18,7 +18,7 @@
 #ifndef CELLGATE_SERVICE_LOG_H
 #define CELLGATE_SERVICE_LOG_H
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 struct log;
 

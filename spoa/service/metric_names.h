@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 struct metric_names;
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 enum { CACHE_LINE = 64, LINE = 1024 };
 #define NANOSECONDS  1000000000

@@ -18,7 +18,7 @@
 #ifndef CELLGATE_SERVICE_METRICS_H
 #define CELLGATE_SERVICE_METRICS_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 enum { METRIC_LABELS = 3 };
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 static const char *const shared[] = {"/metrics", "/readyz"};
 enum { SHARED = sizeof shared / sizeof *shared, PAGES = SHARED + 1 };

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 
 /* At the start, so that what is sent later needs no descriptor. All of this is for one thread. */
 bool notify_open(struct fail *why);

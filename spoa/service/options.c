@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 #include "spoa/net/net.h"
 
 enum { KEY_MAX = 96 };

@@ -18,9 +18,9 @@
 
 #include <stdio.h>
 
-#include "spoa/base/fail.h"
-#include "spoa/base/json.h"
-#include "spoa/base/texts.h"
+#include "spoa/base/bytes/texts.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/os/fail.h"
 
 /*
  * type      field                  in the file

@@ -7,7 +7,7 @@
 #ifndef CELLGATE_SERVICE_PEER_USER_H
 #define CELLGATE_SERVICE_PEER_USER_H
 
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 #include "spoa/net/net.h"
 #include "spoa/service/log.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 struct process {
     unsigned long long user, system, started; /* ticks; started: since the machine's start */

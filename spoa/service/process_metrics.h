@@ -3,7 +3,7 @@
 #ifndef CELLGATE_SERVICE_PROCESS_METRICS_H
 #define CELLGATE_SERVICE_PROCESS_METRICS_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 /* Appends cellgate_build_info and process_* in the Prometheus text format; what the kernel does not tell is left out.
  * False when `to` is full. */

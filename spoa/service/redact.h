@@ -8,7 +8,7 @@
 #ifndef CELLGATE_SERVICE_REDACT_H
 #define CELLGATE_SERVICE_REDACT_H
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 /* Takes the text up to the next secret off *rest, and the secret itself; true if there was one. At the end
  * *rest is empty. Time is linear in the text. */

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 
 enum seccomp_mode {
     SECCOMP_OFF,

@@ -7,8 +7,8 @@
 #ifndef CELLGATE_SERVICE_SETTINGS_H
 #define CELLGATE_SERVICE_SETTINGS_H
 
-#include "spoa/base/cidr.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/text/cidr.h"
 #include "spoa/net/net.h"
 #include "spoa/service/options.h"
 

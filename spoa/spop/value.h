@@ -6,8 +6,8 @@
 #ifndef CELLGATE_SPOP_VALUE_H
 #define CELLGATE_SPOP_VALUE_H
 
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 
 enum spop_kind {            /* the numbers on the wire */
                  SPOP_NULL, /* also what HAProxy sends for a fetch that found nothing */

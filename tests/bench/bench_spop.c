@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 #include "spoa/net/net.h"
 #include "spoa/spop/client.h"

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 #include "spoa/net/net.h"
 #include "spoa/proto/ws.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tunnels that rest (spoa/relay/io/tunnel_rest.c): wherever one was when nothing more came, with the next event it goes on as if it had
+"""Tunnels that rest (spoa/relay/tunnel_io/tunnel_rest.c): wherever one was when nothing more came, with the next event it goes on as if it had
 never rested. Each test waits until the relay counts all of its tunnels as resting.
 CELLGATE_LONG=1 takes more sizes, cuts and heads."""
 

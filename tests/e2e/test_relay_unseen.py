@@ -14,7 +14,7 @@ from cell import until
 from direct import BINARY, CONTINUATION, PING, PONG, TEXT, Direct, frame
 
 ROUNDS = 20 if os.environ.get("CELLGATE_LONG") else 3
-PIPES = 32  # of a thread (spoa/relay/io/pipes.h)
+PIPES = 32  # of a thread (spoa/relay/thread/pipes.h)
 PATIENT = {"keepalive": "60s", "dead_after": "60s", "stall": "60s", "dial_timeout": "10s", "redial_budget": "30s",
            "max_tunnels_per_sandbox": 0, "max_tunnels_per_org": 0, "threads": 1}
 

@@ -90,7 +90,7 @@ def test_every_status_of_a_refusal_has_its_rule():
 
 
 def test_metadata_services_are_the_same_in_the_agent_and_in_haproxy():
-    table = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/base/cidr.c").read_text(), re.S)[1]
+    table = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/base/text/cidr.c").read_text(), re.S)[1]
     rows = re.findall(r"\{\{(\d), \{(.*?)\}\},\s*(\d+)\},", without_comments(table))
     assert len(rows) == table.count("{{")
     ours = set()

@@ -7,8 +7,8 @@
  */
 #include <stdlib.h>
 
-#include "spoa/base/reader.h"
-#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/relay/resume/adapter.h"
 #include "tests/fuzz/fuzz.h"
 
 #define LONG      0x20

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/base/cidr.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/text/cidr.h"
 #include "tests/fuzz/fuzz.h"
 
 static void as_address(struct slice text, const char *copy)

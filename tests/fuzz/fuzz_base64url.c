@@ -2,7 +2,7 @@
 /* What decodes is spelt exactly as encoding spells it; anything encodes and comes back. */
 #include <stdlib.h>
 
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 #include "tests/fuzz/fuzz.h"
 
 static int read_input(const uint8_t *data, size_t size)

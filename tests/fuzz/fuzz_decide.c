@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "spoa/agent/decision/decide.h"
-#include "spoa/agent/serve/answer.h"
+#include "spoa/agent/decision_thread/answer.h"
 #include "spoa/agent/token/tokens.h"
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Beside the built-in routes' forms: a cookie, CORS, refusals by close. */

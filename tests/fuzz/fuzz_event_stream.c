@@ -2,7 +2,7 @@
 /* However its bytes arrive, a stream holds the same events; and no more is held than was allowed. First byte:
  * how the rest is cut. */
 
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 #include "spoa/proto/event_stream.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -10,7 +10,7 @@
 #undef HTTP_RESPONSE
 #include <stdlib.h>
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/http.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,8 +4,8 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "spoa/base/json.h"
-#include "spoa/base/json_feed.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_feed.h"
 #include "tests/fuzz/fuzz.h"
 
 static void visit(const struct json *doc, const json_node *node)

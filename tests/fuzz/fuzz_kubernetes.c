@@ -4,10 +4,10 @@
  * watch, how it is cut, which sort. */
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_json.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_store.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_stream.h"
-#include "spoa/base/hash.h"
+#include "spoa/agent/directory/kubernetes/json.h"
+#include "spoa/agent/directory/kubernetes/store.h"
+#include "spoa/agent/directory/kubernetes/stream.h"
+#include "spoa/base/table/hash.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MOST = 8 };

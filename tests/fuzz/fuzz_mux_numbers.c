@@ -4,7 +4,7 @@
 
 #include "spoa/relay/mux/numbers.h"
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/frame.h"
 #include "tests/fuzz/fuzz.h"

@@ -9,7 +9,7 @@
 #include "spoa/agent/route/path.h"
 #include "spoa/agent/route/pattern.h"
 #include "spoa/agent/route/template.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool inside(struct slice part, struct slice whole)

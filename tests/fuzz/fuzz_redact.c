@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/service/redact.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -5,7 +5,7 @@
  */
 
 #include "examples/worker/resume/resume.h"
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ITEMS = 4096 };

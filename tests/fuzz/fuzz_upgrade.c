@@ -7,7 +7,7 @@
 
 #include "spoa/agent/decision/upgrade.h"
 #include "spoa/agent/model/request_text.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/http.h"
 #include "spoa/proto/ws_handshake.h"
 #include "tests/fuzz/fuzz.h"

@@ -4,8 +4,8 @@
  * byte: which property, the role, and how the rest is cut. A frame may have made bytes behind its own. */
 #include <stdlib.h>
 
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/ws.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <wslay/wslay.h>
 
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/ws.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -8,7 +8,7 @@
 #ifndef CELLGATE_TESTS_SOAK_RECORD_H
 #define CELLGATE_TESTS_SOAK_RECORD_H
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 enum { RECORD_SIZE = 40 };
 

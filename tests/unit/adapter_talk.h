@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/relay/resume/adapter.h"
 
 struct talk {
     const struct adapter *adapter;

@@ -13,12 +13,12 @@
 
 #include <cmocka.h>
 
-/* cmocka's macro fail() would hide the function of spoa/base/fail.h, and its fail_msg() is made of it */
+/* cmocka's macro fail() would hide the function of spoa/base/os/fail.h, and its fail_msg() is made of it */
 #undef fail
 #undef fail_msg
 #define fail_msg(...) (print_error("ERROR: " __VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 /* A copy of s whose last byte is the last of a page and is followed by one that must not be touched:
  * a parser that reads one byte too far dies. Freed with guarded_free. */

@@ -19,8 +19,8 @@ static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, 
 }
 
 #define memcmp counted_memcmp
-#include "spoa/relay/scrollback/state.h"
 #include "spoa/relay/scrollback/delivered.c"
+#include "spoa/relay/scrollback/state.h"
 #undef memcmp
 
 #define RING      1048576

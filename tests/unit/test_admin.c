@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/net/net.h"
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/agent_client.h"
+#include "spoa/relay/thread/agent_client.h"
 #include "spoa/spop/conversation.h"
 
 #define MANY_SECS (20 * SECOND) /* that a busy machine may take */

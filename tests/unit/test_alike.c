@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/alike.h"
+#include "spoa/base/bytes/alike.h"
 
 static uint8_t packed[2 * ALIKE_MOST], opened[ALIKE_MOST];
 

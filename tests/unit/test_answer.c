@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/agent/serve/answer.h"
+#include "spoa/agent/decision_thread/answer.h"
 
 /* A NOTIFY payload of one message with the given arguments, read back. */
 struct message {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/serve/answer.h"
-#include "spoa/agent/serve/answer_cache.h"
+#include "spoa/agent/decision_thread/answer.h"
+#include "spoa/agent/decision_thread/answer_cache.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/net/loop_thread.h"
 

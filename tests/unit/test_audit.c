@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
+#include "spoa/agent/decision_thread/audit.h"
 #include "spoa/agent/model/grant.h"
-#include "spoa/agent/serve/audit.h"
 #include "spoa/service/settings.h"
 
 static struct verdict admitted(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 static bool decodes(struct slice text, const char *bytes, size_t len)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 static uint8_t byte_of(size_t n)
 {

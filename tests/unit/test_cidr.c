@@ -3,7 +3,7 @@
 
 #include <arpa/inet.h>
 
-#include "spoa/base/cidr.h"
+#include "spoa/base/text/cidr.h"
 
 static struct address address_of(const char *text)
 {

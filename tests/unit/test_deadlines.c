@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/deadlines.h"
+#include "spoa/base/table/deadlines.h"
 
 enum { MANY = 1000, STEPS = 20000 };
 

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "spoa/agent/serve/decision_thread.h"
+#include "spoa/agent/decision_thread/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/net/loop_thread.h"
 #include "spoa/spop/client.h"

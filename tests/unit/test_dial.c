@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/dial.h"
+#include "spoa/relay/thread/dial.h"
 
 #define TURNS 1000
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory/directory.h"
-#include "spoa/agent/serve/snapshot.h"
+#include "spoa/agent/state/snapshot.h"
 
 /* ---- a kind of the test's own ---- */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/proto/event_stream.h"
 
 /* Every event as "name|data;". */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/fair.h"
+#include "spoa/base/table/fair.h"
 
 static const struct fair_owner greedy = {.hash = 1000, .rank = FAIR_VERIFIED};
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 static char path[] = "/tmp/cellgate-file-XXXXXX";
 static int fd;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/fold.h"
+#include "spoa/base/bytes/fold.h"
 
 enum {
     SIZE = 1184,

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/hash.h"
-#include "spoa/base/hash_table.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/table/hash_table.h"
 
 enum { NODES = 20000 };
 

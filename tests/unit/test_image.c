@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/base/image.h"
+#include "spoa/base/bytes/image.h"
 #include "tests/unit/support.h"
 
 struct thing {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "spoa/agent/serve/intents.h"
+#include "spoa/agent/state/intents.h"
 
 enum { ROOM = 4 };
 #define EVERY MINUTE

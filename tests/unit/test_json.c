@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/base/json.h"
-#include "spoa/base/json_string.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_string.h"
 
 static const struct json_limits limits = {4096, 8};
 static struct fail why;

@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "spoa/base/json.h"
-#include "spoa/base/json_feed.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_feed.h"
 
 enum { DEPTH = 5, MOST = 400 };
 

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "spoa/agent/decision/decide.h"
+#include "spoa/agent/decision_thread/resolve.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/model/request_text.h"
 #include "spoa/agent/model/system.h"
-#include "spoa/agent/serve/resolve.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/agent/token/tokens.h"
 #include "tests/unit/support.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "spoa/agent/token/jws.h"
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 /* The keys and tokens of RFC 7515 appendices A.1 and A.3, and of RFC 8037 appendix A. */
 #define HMAC_KEY "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"

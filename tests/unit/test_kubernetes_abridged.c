@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_abridged.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_object.h"
+#include "spoa/agent/directory/kubernetes/abridged.h"
+#include "spoa/agent/directory/kubernetes/object.h"
 
 /* What is kept of it, in pieces of `step` bytes; "full". */
 static const char *kept_of(bool event, struct slice text, size_t step)
@@ -83,7 +83,7 @@ static void what_is_of_another_type_is_none(void **state)
     keeps(false, "{\"metadata\":[\"name\"]}", "{\"metadata\":null}");
     keeps(false, "{\"metadata\":{\"name\":{\"name\":\"x\"},\"namespace\":7,\"labels\":\"x\"}}",
           "{\"metadata\":{\"name\":null,\"namespace\":null,\"labels\":null}}");
-    /* of several the last counts, as it does for kubernetes_json.h */
+    /* of several the last counts, as it does for spoa/agent/directory/kubernetes/json.h */
     keeps(false, "{\"metadata\":{\"name\":\"a\",\"name\":null}}",
           "{\"metadata\":{\"name\":\"a\",\"name\":null}}");
     keeps(false, "{\"metadata\":{},\"metadata\":{\"name\":\"b\"}}",

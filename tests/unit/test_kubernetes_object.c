@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_json.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_object.h"
+#include "spoa/agent/directory/kubernetes/json.h"
+#include "spoa/agent/directory/kubernetes/object.h"
 #include "spoa/agent/model/record_json.h"
 
 static const struct kubernetes_slices slices = {"example.com/sandbox", "http"};

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_store.h"
+#include "spoa/agent/directory/kubernetes/store.h"
 #include "spoa/agent/model/worker_url.h"
 
 /* What was told of which key, as the store says it then: "KEY=HOST;", "KEY=-;" of none, "KEY=?;" */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_stream.h"
+#include "spoa/agent/directory/kubernetes/stream.h"
 
 struct seen {
     char text[4096];

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_wake.h"
+#include "spoa/agent/directory/kubernetes/wake.h"
 
 #define START   (1000 * SECOND)
 #define WORKING "{\"spec\":{\"operatingMode\":\"Running\"}}"

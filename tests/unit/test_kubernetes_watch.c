@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/kubernetes/kubernetes_watch.h"
+#include "spoa/agent/directory/kubernetes/watch.h"
 #include "spoa/net/loop.h"
 
 #define START   (1000 * SECOND)

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "spoa/relay/io/limits.h"
+#include "spoa/relay/thread/limits.h"
 
 #define KIB   UINT64_C(1024)
 #define MIB   (1024 * KIB)

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/lingering_close.h"
-#include "spoa/relay/io/relay_metrics.h"
+#include "spoa/relay/thread/lingering_close.h"
+#include "spoa/relay/thread/relay_metrics.h"
 
 #define REST_LEN (1 << 16)
 #define ROOM     4096 /* what the socket takes at once, more or less */

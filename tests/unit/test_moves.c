@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "spoa/net/net.h"
-#include "spoa/relay/io/moves.h"
+#include "spoa/relay/thread/moves.h"
 
 #define ALL (4 * MOVES_AT_ONCE)
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/serve/mailbox.h"
-#include "spoa/agent/serve/pending.h"
+#include "spoa/agent/decision_thread/mailbox.h"
+#include "spoa/agent/decision_thread/pending.h"
 
 struct world {
     struct loop *loop;

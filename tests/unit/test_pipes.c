@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/pipes.h"
+#include "spoa/relay/thread/pipes.h"
 
 enum { SIZE = 200000, MOST = 65536 };
 

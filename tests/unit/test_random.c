@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "spoa/base/random.h"
+#include "spoa/base/os/random.h"
 
 enum { TAKEN = 4096 };
 

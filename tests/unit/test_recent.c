@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/base/recent.h"
+#include "spoa/base/table/recent.h"
 
 enum { ITEMS = 1000 };
 

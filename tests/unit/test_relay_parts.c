@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/limits.h"
+#include "spoa/relay/leg/pings.h"
+#include "spoa/relay/leg/send_queue.h"
+#include "spoa/relay/thread/limits.h"
 #include "spoa/relay/tunnel/close_reason.h"
-#include "spoa/relay/tunnel/pings.h"
 #include "spoa/relay/tunnel/redial.h"
-#include "spoa/relay/tunnel/send_queue.h"
 #include "spoa/relay/tunnel/session_end.h"
 #include "spoa/relay/tunnel/upgrade.h"
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/agent/decision_thread/resolve.h"
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/agent/serve/resolve.h"
 #include "spoa/agent/token/tokens.h"
 
 #define DIGEST "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032"

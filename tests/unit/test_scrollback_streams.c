@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/relay/resume/adapter.h"
 
 #define RING       (1 << 20) /* of a worker */
 #define CHUNK      4096

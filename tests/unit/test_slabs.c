@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "spoa/base/slabs.h"
+#include "spoa/base/table/slabs.h"
 
 enum { SIZE = 296, MANY = 3 * SLABS_SIZE / SIZE };
 

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/agent/serve/resolve.h"
+#include "spoa/agent/decision_thread/resolve.h"
 #include "spoa/agent/token/ticket.h"
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 static struct key *key_of(const char *secret)
 {

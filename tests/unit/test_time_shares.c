@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/relay/io/time_shares.h"
+#include "spoa/relay/thread/time_shares.h"
 
 static struct loop *loop;
 static struct time_shares shares;

@@ -11,8 +11,8 @@
 #include "spoa/agent/token/jws.h"
 #include "spoa/agent/token/jwt_claims.h"
 #include "spoa/agent/token/tokens.h"
-#include "spoa/base/base64url.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/text/base64url.h"
 
 /* tests/data/bad_tokens.json with its key files in a folder of their own. */
 struct table {

@@ -13,8 +13,8 @@
 #include "spoa/agent/token/key.h"
 #include "spoa/agent/token/static.h"
 #include "spoa/agent/token/tokens.h"
-#include "spoa/base/base64url.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/text/base64url.h"
 
 #define NOW 1999999000
 

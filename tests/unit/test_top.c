@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "spoa/relay/io/top.h"
+#include "spoa/relay/serve/top.h"
 
 static const struct slice none = {NULL, 0};
 

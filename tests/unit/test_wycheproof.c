@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/jws.h"
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 #define BYTES_MOST 65536
 

@@ -10,7 +10,7 @@
 #include "examples/worker/bridge/manager_client.h"
 #include "examples/worker/bridge/resume_leg.h"
 #include "examples/worker/http/ws_conn.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 struct bridge;
 

@@ -7,7 +7,7 @@
 #define CELLGATE_WORKER_BRIDGE_CALL_H
 
 #include "examples/worker/bridge/manager_client.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 #include "spoa/net/http_server.h"
 
 #define CALL_BODY_MAX 65536

@@ -10,7 +10,7 @@
 #include "examples/worker/bridge/text_message.h"
 #include "examples/worker/http/ws_conn.h"
 #include "examples/worker/protocol/manager_protocol.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 #include "spoa/proto/cell_resume.h"
 
 /* What a dialect says on such a leg. Output is its bytes, in binary messages. */

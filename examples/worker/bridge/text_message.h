@@ -6,8 +6,8 @@
 #define CELLGATE_WORKER_BRIDGE_TEXT_MESSAGE_H
 
 #include "examples/worker/http/ws_conn.h"
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
 
 #define TEXT_MESSAGE_MAX 65536 /* bytes */
 

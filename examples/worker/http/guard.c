@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 #include "spoa/service/http_site.h"
 
 #define TOKEN_MAX 4096

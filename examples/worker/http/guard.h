@@ -6,7 +6,7 @@
 #ifndef CELLGATE_WORKER_HTTP_GUARD_H
 #define CELLGATE_WORKER_HTTP_GUARD_H
 
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 #include "spoa/proto/http.h"
 
 enum { GUARD_HOSTS_MAX = 16 };

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 enum shape { END, U8, U16, U32, U64, TEXT, LIST, BYTES };
 

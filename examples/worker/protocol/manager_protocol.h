@@ -29,8 +29,8 @@
 #ifndef CELLGATE_WORKER_PROTOCOL_MANAGER_PROTOCOL_H
 #define CELLGATE_WORKER_PROTOCOL_MANAGER_PROTOCOL_H
 
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
 
 #define MANAGER_VERSION     1
 #define MANAGER_LENGTH_SIZE 4

@@ -10,7 +10,7 @@
 #ifndef CELLGATE_WORKER_RESUME_RESUME_H
 #define CELLGATE_WORKER_RESUME_RESUME_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/proto/cell_resume.h"
 
 #define RESUME_WINDOW \

@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 struct process_plan {
     bool terminal;

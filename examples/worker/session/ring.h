@@ -8,7 +8,7 @@
 #ifndef CELLGATE_WORKER_SESSION_RING_H
 #define CELLGATE_WORKER_SESSION_RING_H
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 struct ring {
     uint8_t *memory; /* byte `offset` is memory[offset % size] */

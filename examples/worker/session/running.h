@@ -12,7 +12,7 @@
 
 #include "examples/worker/session/process.h"
 #include "examples/worker/session/session.h"
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 
 struct running;

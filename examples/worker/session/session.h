@@ -8,7 +8,7 @@
 
 #include "examples/worker/protocol/manager_protocol.h"
 #include "examples/worker/session/chunks.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 
 #define SESSION_RING     (1u << 20) /* bytes of output that are held unless CREATE says otherwise */
 #define SESSION_RING_MIN 4096u

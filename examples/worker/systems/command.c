@@ -12,7 +12,7 @@
 #include "examples/worker/http/web_server.h"
 #include "examples/worker/systems/opensandbox.h"
 #include "examples/worker/systems/serve.h"
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 #define CHARACTER_MAX 4 /* bytes of one in UTF-8 */
 /* seconds between the comments that keep a silent command's answer open, and by which a proxy on the way learns that its

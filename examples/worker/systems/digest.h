@@ -5,7 +5,7 @@
 
 #include <openssl/evp.h>
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 #define DIGEST_TEXT 65 /* 64 hexadecimal digits and NUL */
 

@@ -3,7 +3,7 @@
 #ifndef CELLGATE_WORKER_SYSTEMS_JSON_TEXT_H
 #define CELLGATE_WORKER_SYSTEMS_JSON_TEXT_H
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 /* Writes s with quotes around it. What is not ASCII passes as it is, so s should be UTF-8. */
 void json_text_put(struct writer *w, struct slice s);

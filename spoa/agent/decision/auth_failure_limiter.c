@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/cidr.h"
-#include "spoa/base/hash.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/text/cidr.h"
 
 enum {
     WAYS = 8,

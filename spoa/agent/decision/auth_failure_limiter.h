@@ -18,8 +18,8 @@
 
 #include <stdbool.h>
 
-#include "spoa/base/address.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/text/address.h"
 #include "spoa/proto/refusal.h"
 
 struct auth_failure_limiter;

@@ -4,7 +4,7 @@
 
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/token/ticket.h"
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 static int64_t if_set(int64_t value)
 {

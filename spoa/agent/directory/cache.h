@@ -21,8 +21,8 @@
 #define CELLGATE_AGENT_DIRECTORY_CACHE_H
 
 #include "spoa/agent/model/shared_record.h"
-#include "spoa/base/fair.h"
-#include "spoa/base/time.h"
+#include "spoa/base/os/time.h"
+#include "spoa/base/table/fair.h"
 
 struct directory_cache;
 
@@ -80,7 +80,7 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 /* ---- who asks ---- */
 
 /* waiter: the bit by which `notify` names who asks; several may share one. owner: whose share a look-up takes; of what is in
- * use already it takes a share of that rank (spoa/base/fair.h). Hash 0: the record itself is the owner. */
+ * use already it takes a share of that rank (spoa/base/table/fair.h). Hash 0: the record itself is the owner. */
 
 /* FOUND: *box is the caller's to release. PENDING: `notify` follows when the look-up is answered. `last`: the
  * caller has waited enough: the last good record will do. */

@@ -11,7 +11,7 @@
 
 #include "spoa/agent/directory/cache.h"
 #include "spoa/agent/directory/table.h"
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 
 enum {
     KEY_MAX = 255,

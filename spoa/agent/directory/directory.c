@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory/queue.h"
-#include "spoa/base/references.h"
+#include "spoa/base/table/references.h"
 
 #define DUE_EVERY (100 * MILLISECOND) /* between looks at what is in use and due */
 

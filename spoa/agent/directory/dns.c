@@ -9,7 +9,7 @@
 
 #include "spoa/agent/directory/kind.h"
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/net/dns.h"
 
 enum { QUESTIONS_MAX = 1024, NAME_MOST = 253, LABEL_MOST = 63 };

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "spoa/agent/model/record_json.h"
-#include "spoa/base/file.h"
-#include "spoa/base/thread.h"
+#include "spoa/base/os/file.h"
+#include "spoa/base/os/thread.h"
 #include "spoa/net/loop.h"
 
 #define LOOK_EVERY    (100 * MILLISECOND)

@@ -7,7 +7,7 @@
 #define CELLGATE_AGENT_DIRECTORY_HTTP_ANSWER_H
 
 #include "spoa/agent/directory/kind.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 #define DIRECTORY_HTTP_BODY_MAX ((size_t)64 * 1024) /* of an answer, and of an event */
 #define DIRECTORY_HTTP_KEY_MAX  255

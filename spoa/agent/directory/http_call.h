@@ -5,7 +5,7 @@
 
 #include "spoa/agent/directory/http_answer.h"
 #include "spoa/agent/directory/http_target.h"
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 
 struct http_call {
     CURL *easy; /* NULL: not used yet */

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/file.h"
 
 #define TOKEN_MAX        ((size_t)16 * 1024)
 #define URL_MAX          8192

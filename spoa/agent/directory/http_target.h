@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "spoa/agent/directory/kind.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 struct directory_http_target {
     const char *url, *token_file, *ca_file; /* borrowed; the files may be NULL */

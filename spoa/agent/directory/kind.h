@@ -20,8 +20,8 @@
 
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/token/revoked.h"
-#include "spoa/base/fair.h"
-#include "spoa/base/hash_table.h"
+#include "spoa/base/table/fair.h"
+#include "spoa/base/table/hash_table.h"
 #include "spoa/net/loop.h"
 #include "spoa/service/log.h"
 #include "spoa/service/options.h"
@@ -168,7 +168,7 @@ struct directory_kind {
     void (*ask)(void *self, struct directory_question *question);
     bool wakes;
     /* The number of look-ups and of wakes that it has at a time; 0: any number. The others wait in a queue that serves their
-     * owners in turn (spoa/base/fair.h). */
+     * owners in turn (spoa/base/table/fair.h). */
     uint32_t look_ups_at_once, wakes_at_once;
     /* Any thread, until it is stopped. NULL: it has nothing to count. */
     void (*counts)(void *self, uint64_t counts[DIRECTORY_FOLLOWED]);

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "spoa/base/references.h"
+#include "spoa/base/table/references.h"
 
 struct name {
     const char *text; /* in the table's memory */

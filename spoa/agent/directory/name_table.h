@@ -4,8 +4,8 @@
 #ifndef CELLGATE_AGENT_DIRECTORY_NAME_TABLE_H
 #define CELLGATE_AGENT_DIRECTORY_NAME_TABLE_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/text/address.h"
 
 struct name_table;
 

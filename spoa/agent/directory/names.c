@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "spoa/base/references.h"
+#include "spoa/base/table/references.h"
 #include "spoa/net/dns.h"
 
 #define AGAIN_LEAST    SECOND /* however short the time to live is */

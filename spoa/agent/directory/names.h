@@ -32,7 +32,7 @@ struct names *names_start(struct loop *loop, const struct names_options *options
 void names_want(struct names *names, char *const *hosts, size_t count);
 /* One more name to resolve, and to keep resolved while it is asked for by this or found in the tables; for records of a
  * cache. Any thread, never waits. owner: whose share of `most` it takes, if nobody's is resolved already; no more than it leaves
- * free (spoa/base/fair.h). False when out of memory or too many are wanted. */
+ * free (spoa/base/table/fair.h). False when out of memory or too many are wanted. */
 bool names_use(struct names *names, struct slice host, struct fair_owner owner);
 /* Waits for no look-up. On the loop's thread, when nobody uses it any more. NULL is fine. */
 void names_stop(struct names *names);

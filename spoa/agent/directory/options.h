@@ -7,7 +7,7 @@
 #define CELLGATE_AGENT_DIRECTORY_OPTIONS_H
 
 #include "spoa/agent/directory/kind.h"
-#include "spoa/base/references.h"
+#include "spoa/base/table/references.h"
 #include "spoa/service/settings.h"
 
 struct directory_options {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 
 struct directory_queue {
     pthread_mutex_t lock; /* guards what follows */

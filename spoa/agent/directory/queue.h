@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_queue: questions on their way to a directory. Those that wait are served by their owners in turn (spoa/base/fair.h),
+ * directory_queue: questions on their way to a directory. Those that wait are served by their owners in turn (spoa/base/table/fair.h),
  * as many at once as the kind takes. A question that another owner waits for as well stands in two lines: for who asked first, and
  * for the one of the others who would have its turn first. So nobody waits behind all that somebody else asks for.
  *

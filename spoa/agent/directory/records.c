@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 
 #include "spoa/agent/model/record_pack.h"
-#include "spoa/base/hash.h"
-#include "spoa/base/references.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/table/references.h"
 
 #define CHUNK     ((size_t)4 << 20)
 #define UNIT      ((size_t)8) /* records start at multiples of this */

@@ -12,7 +12,7 @@
 #define CELLGATE_AGENT_DIRECTORY_RECORDS_H
 
 #include "spoa/agent/model/record.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 struct records;
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 #include "spoa/net/backoff.h"
 #include "spoa/net/stream.h"
 

@@ -7,7 +7,7 @@
 
 #include "spoa/agent/egress/rules_json.h"
 #include "spoa/agent/egress/target.h"
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 enum {
     HOSTS_MOST = 256,

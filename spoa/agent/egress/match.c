@@ -2,7 +2,7 @@
 #include "spoa/agent/egress/match.h"
 
 #include "spoa/agent/egress/reach.h"
-#include "spoa/base/json_string.h"
+#include "spoa/base/json/json_string.h"
 
 /* ---- hosts ---- */
 

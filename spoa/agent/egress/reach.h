@@ -9,7 +9,7 @@
 #ifndef CELLGATE_AGENT_EGRESS_REACH_H
 #define CELLGATE_AGENT_EGRESS_REACH_H
 
-#include "spoa/base/cidr.h"
+#include "spoa/base/text/cidr.h"
 
 enum reach {
     REACH_PUBLIC,

@@ -12,9 +12,9 @@
 #ifndef CELLGATE_AGENT_EGRESS_RULES_H
 #define CELLGATE_AGENT_EGRESS_RULES_H
 
-#include "spoa/base/cidr.h"
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/text/cidr.h"
 
 enum {
     EGRESS_RULES_MOST = 256,

@@ -6,8 +6,8 @@
 #ifndef CELLGATE_AGENT_EGRESS_TARGET_H
 #define CELLGATE_AGENT_EGRESS_TARGET_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/text/address.h"
 
 enum { TARGET_HOST_MOST = 253 };
 

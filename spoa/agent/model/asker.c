@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/asker.h"
 
-#include "spoa/base/cidr.h"
+#include "spoa/base/text/cidr.h"
 
 enum { HOST_V4 = 4, HOST_V6 = 8, SITE_V6 = 6 /* bytes */, SITE_OWNERS = 16 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * asker: who a decision asks for, so that what it makes others do counts as that one's (spoa/base/fair.h): the organisation of
+ * asker: who a decision asks for, so that what it makes others do counts as that one's (spoa/base/table/fair.h): the organisation of
  * a token that was verified, else its sandbox, else its bearer; of whom nothing is verified the network of the address:
  * an IPv4 address, or a /64 of IPv6, of which those of a /48 are sixteen owners at most, as in auth_failure_limiter.h.
  */
@@ -8,9 +8,9 @@
 #define CELLGATE_AGENT_MODEL_ASKER_H
 
 #include "spoa/agent/model/grant.h"
-#include "spoa/base/address.h"
-#include "spoa/base/fair.h"
-#include "spoa/base/hash.h"
+#include "spoa/base/table/fair.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/text/address.h"
 
 enum asker_kind { ASKER_SOURCE, ASKER_BEARER, ASKER_SANDBOX, ASKER_ORG };
 

@@ -4,7 +4,7 @@
 #ifndef CELLGATE_AGENT_MODEL_AUTHORITY_H
 #define CELLGATE_AGENT_MODEL_AUTHORITY_H
 
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
 
 struct authority {
     struct slice host; /* as it stands there; an IPv6 literal with its brackets */

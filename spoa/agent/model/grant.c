@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/grant.h"
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 static const struct {
     unsigned bit;

@@ -6,8 +6,8 @@
 #ifndef CELLGATE_AGENT_MODEL_GRANT_H
 #define CELLGATE_AGENT_MODEL_GRANT_H
 
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
 
 /* X(NAME, bit, word in a token's `need` and in a route's `need`) */
 #define NEEDS(X)         \

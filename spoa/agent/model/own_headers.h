@@ -8,7 +8,7 @@
 #define CELLGATE_AGENT_MODEL_OWN_HEADERS_H
 
 #include "spoa/agent/model/request.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/service/options.h"
 
 /* What is wrong with the name; NULL: nothing. */

@@ -3,8 +3,8 @@
 #ifndef CELLGATE_AGENT_MODEL_PORT_LIST_H
 #define CELLGATE_AGENT_MODEL_PORT_LIST_H
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 enum { PORT_RANGES_MAX = 16 };
 

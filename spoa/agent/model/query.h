@@ -3,7 +3,7 @@
 #ifndef CELLGATE_AGENT_MODEL_QUERY_H
 #define CELLGATE_AGENT_MODEL_QUERY_H
 
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 /* Whether a parameter has this name, percent-encoded or not. */
 bool query_name_is(struct slice parameter, const char *name);

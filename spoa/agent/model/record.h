@@ -8,7 +8,7 @@
 
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/model/request.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 
 enum record_state { RECORD_RUNNING, RECORD_MIGRATING, RECORD_WAKING, RECORD_SUSPENDED, RECORD_STOPPED };
 

@@ -8,8 +8,8 @@
 #define CELLGATE_AGENT_MODEL_RECORD_JSON_H
 
 #include "spoa/agent/model/record.h"
-#include "spoa/base/json.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json.h"
 
 /* Slices of *record point into the document and into `scratch`, where ports and headers are packed; its size
  * bounds them, and RECORD_HEADERS_MOST headers. False: *why has the position. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/record_pack.h"
 
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 
 static size_t address_size(uint8_t family)
 {

@@ -11,8 +11,8 @@
 #define CELLGATE_AGENT_MODEL_RECORD_PACK_H
 
 #include "spoa/agent/model/record.h"
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 
 /* What the relay gets of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
  * those that the route sets, and an answer's other variables. */

@@ -11,9 +11,9 @@
 #define CELLGATE_AGENT_MODEL_REQUEST_H
 
 #include "spoa/agent/profile/headers.h"
-#include "spoa/base/address.h"
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/text/address.h"
 
 /*  X(kind, field, SPOE argument name, HAProxy sample expression)
  *  kinds: TEXT struct slice (absent = there is none), BOOL bool, ADDRESS struct address */

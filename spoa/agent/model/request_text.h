@@ -7,8 +7,8 @@
 #define CELLGATE_AGENT_MODEL_REQUEST_TEXT_H
 
 #include "spoa/agent/model/request.h"
-#include "spoa/base/fail.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/fail.h"
 
 struct header_line {
     struct slice name, value;

@@ -6,7 +6,7 @@
 
 #include "spoa/agent/model/own_headers.h"
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 struct services {
     struct service *at;

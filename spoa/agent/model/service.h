@@ -7,7 +7,7 @@
 #define CELLGATE_AGENT_MODEL_SERVICE_H
 
 #include "spoa/agent/model/record.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 #include "spoa/service/options.h"
 
 struct service {

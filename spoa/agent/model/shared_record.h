@@ -4,7 +4,7 @@
 #define CELLGATE_AGENT_MODEL_SHARED_RECORD_H
 
 #include "spoa/agent/model/record.h"
-#include "spoa/base/references.h"
+#include "spoa/base/table/references.h"
 
 struct shared_record {
     atomic_uint references; /* of shared_record_retain and shared_record_release alone */

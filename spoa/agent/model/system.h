@@ -4,7 +4,7 @@
 #define CELLGATE_AGENT_MODEL_SYSTEM_H
 
 #include "spoa/agent/profile/profile.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 /* Sets of systems are masks of these. */
 #define SYSTEM_BIT(system) (1u << (system))

@@ -6,8 +6,8 @@
 #ifndef CELLGATE_AGENT_ROUTE_PATH_H
 #define CELLGATE_AGENT_ROUTE_PATH_H
 
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
 
 /* Begins with '/', holds printable ASCII without '#', and every '%' has its two digits. */
 bool path_valid(struct slice path);

@@ -23,8 +23,8 @@
 #ifndef CELLGATE_AGENT_ROUTE_PATTERN_H
 #define CELLGATE_AGENT_ROUTE_PATTERN_H
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 /* X(NAME, name): the captures that have a meaning, at fixed places in struct captures. */
 #define CAPTURES(X)           \

@@ -17,8 +17,8 @@
 #include "spoa/agent/model/system.h"
 #include "spoa/agent/route/pattern.h"
 #include "spoa/agent/route/template.h"
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
 #include "spoa/service/options.h"
 
 enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };

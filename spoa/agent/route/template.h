@@ -5,7 +5,7 @@
 #define CELLGATE_AGENT_ROUTE_TEMPLATE_H
 
 #include "spoa/agent/route/pattern.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 
 struct template;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* route_text: a table as the configuration would say it, for people. */
 #include "spoa/agent/route/table.h"
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 
 /* One object that is being written. */
 struct object {

@@ -6,8 +6,8 @@
 #ifndef CELLGATE_AGENT_SERVE_AGENT_H
 #define CELLGATE_AGENT_SERVE_AGENT_H
 
-#include "spoa/agent/serve/policy.h"
-#include "spoa/base/buffer.h"
+#include "spoa/agent/state/policy.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/net/loop.h"
 #include "spoa/service/log.h"
 

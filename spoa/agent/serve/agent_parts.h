@@ -5,11 +5,11 @@
 
 #include <pthread.h>
 
+#include "spoa/agent/decision_thread/decision_thread.h"
 #include "spoa/agent/serve/agent.h"
-#include "spoa/agent/serve/agent_metrics.h"
-#include "spoa/agent/serve/decision_thread.h"
+#include "spoa/agent/state/agent_metrics.h"
 #include "spoa/agent/token/ticket.h"
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 #include "spoa/net/file_watch.h"
 #include "spoa/net/loop_thread.h"
 #include "spoa/service/metric_names.h"

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "spoa/agent/serve/agent_parts.h"
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/service/process_metrics.h"
 
 bool agent_ready(struct agent *a, const char **why)

@@ -7,7 +7,7 @@
 
 #include "spoa/agent/directory/file.h"
 #include "spoa/agent/serve/agent.h"
-#include "spoa/base/openssl_memory.h"
+#include "spoa/base/os/openssl_memory.h"
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"
 #include "spoa/service/daemon.h"

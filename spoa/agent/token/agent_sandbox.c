@@ -9,8 +9,8 @@
  * of X-Sandbox-UID or X-Sandbox-Pod-IP. It is over at the second of exp.
  */
 #include "spoa/agent/token/secret.h"
-#include "spoa/base/base64url.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/text/base64url.h"
 
 #define PREFIX  "v1."
 #define CONTEXT "agent-sandbox/scoped-token/v1."

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/kind.h"
-#include "spoa/base/base64url.h"
-#include "spoa/base/file.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/os/file.h"
+#include "spoa/base/text/base64url.h"
 
 #define PREFIX  "v2."
 #define CONTEXT "agent-sandbox/scoped-token/v2."

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "spoa/base/hash.h"
-#include "spoa/base/recent.h"
-#include "spoa/base/references.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/table/recent.h"
+#include "spoa/base/table/references.h"
 
 enum {
     TEXT_MOST = 1024, /* bytes of strings of one remembered grant */

@@ -30,7 +30,7 @@
 #include "spoa/agent/model/system.h"
 #include "spoa/agent/model/verdict.h"
 #include "spoa/agent/route/pattern.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/writer.h"
 #include "spoa/service/options.h"
 
 /* X(NAME, name), in the order in which they decide, behind those of CREDENTIAL_HEADERS */

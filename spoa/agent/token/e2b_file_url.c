@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/kind.h"
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 #define PREFIX "v1_"
 

@@ -3,7 +3,7 @@
 
 #include <openssl/crypto.h>
 
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 /* The key signs tickets, too. A later version that signs something else says so here. */
 #define DOMAIN       "cellgate inside 2;"

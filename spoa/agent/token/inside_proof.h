@@ -12,7 +12,7 @@
 #define CELLGATE_AGENT_TOKEN_INSIDE_PROOF_H
 
 #include "spoa/agent/token/key.h"
-#include "spoa/base/address.h"
+#include "spoa/base/text/address.h"
 
 enum { INSIDE_PROOF_TEXT = 40, INSIDE_PROOF_SPACES = 2, INSIDE_PROOF_OWNER = 6 };
 

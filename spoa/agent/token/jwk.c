@@ -5,8 +5,8 @@
 #include <openssl/ec.h>
 #include <openssl/param_build.h>
 
-#include "spoa/base/base64url.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/text/base64url.h"
 
 #define COORDINATE 32 /* bytes of everything in keys of these two curves */
 

@@ -10,8 +10,8 @@
 #include <openssl/evp.h>
 
 #include "spoa/agent/token/algorithm.h"
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 /* NULL and *why on anything else than one such key. The caller frees it with EVP_PKEY_free. */
 EVP_PKEY *jwk_load(struct slice text, enum key_algorithm algorithm, enum key_part part, const char *name,

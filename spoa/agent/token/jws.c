@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/token/jws.h"
 
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 #define HEADER_DEPTH 8
 

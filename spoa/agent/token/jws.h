@@ -9,7 +9,7 @@
 #define CELLGATE_AGENT_TOKEN_JWS_H
 
 #include "spoa/agent/token/key.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 #define JWS_LIMIT ((size_t)8192)      /* bytes of a token; refused beyond before anything is parsed */
 #define JWS_PART  (JWS_LIMIT / 4 * 3) /* bytes that any part of it decodes to */

@@ -2,7 +2,7 @@
 #include "spoa/agent/token/jwt_claims.h"
 
 #include "spoa/agent/token/jws.h"
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 #define EXACT ((int64_t)1 << 53) /* integers beyond are not the same in every reader (RFC 8259 section 6) */
 #define DEPTH 8

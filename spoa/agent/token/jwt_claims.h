@@ -8,7 +8,7 @@
 
 #include "spoa/agent/model/grant.h"
 #include "spoa/agent/model/verdict.h"
-#include "spoa/base/fail.h"
+#include "spoa/base/os/fail.h"
 
 /* X(NAME, name): `claims` in the configuration gives another name to any of them */
 #define JWT_CLAIMS(X)     \

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/jwk.h"
-#include "spoa/base/file.h"
-#include "spoa/base/openssl_memory.h"
+#include "spoa/base/os/file.h"
+#include "spoa/base/os/openssl_memory.h"
 
 #define FINGERPRINT "\0cellgate: fingerprint of a key, 1"
 #define HASH        ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */

@@ -8,9 +8,9 @@
 #define CELLGATE_AGENT_TOKEN_KEY_H
 
 #include "spoa/agent/token/algorithm.h"
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/os/fail.h"
 
 struct key;
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "spoa/agent/model/grant.h"
-#include "spoa/base/buffer.h"
-#include "spoa/base/hash.h"
-#include "spoa/base/json.h"
-#include "spoa/base/references.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/table/hash.h"
+#include "spoa/base/table/references.h"
 
 #define TIME_MOST ((uint64_t)1 << 53)
 

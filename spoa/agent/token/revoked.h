@@ -9,8 +9,8 @@
 #ifndef CELLGATE_AGENT_TOKEN_REVOKED_H
 #define CELLGATE_AGENT_TOKEN_REVOKED_H
 
-#include "spoa/base/fail.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/os/fail.h"
 
 enum {
     REVOKED_MOST = 1 << 18,

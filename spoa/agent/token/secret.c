@@ -5,7 +5,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 static bool is_blank(uint8_t c)
 {

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/base/base64url.h"
+#include "spoa/base/text/base64url.h"
 
 /* A later version that signs something else says so here. */
 #define DOMAIN     "cellgate ticket 2;"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/base/file.h"
+#include "spoa/base/os/file.h"
 
 struct tokens {
     uint64_t generation;

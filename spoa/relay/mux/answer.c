@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/answer.h"
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/message.h"
 

@@ -11,7 +11,7 @@
 #ifndef CELLGATE_RELAY_MUX_ANSWER_H
 #define CELLGATE_RELAY_MUX_ANSWER_H
 
-#include "spoa/base/json_feed.h"
+#include "spoa/base/json/json_feed.h"
 #include "spoa/proto/event_stream.h"
 #include "spoa/relay/mux/response.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/frame.h"
 
-#include "spoa/base/json_write.h"
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/response.h"
 

@@ -9,7 +9,7 @@
 #ifndef CELLGATE_RELAY_MUX_FRAME_H
 #define CELLGATE_RELAY_MUX_FRAME_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/proto/http.h"
 
 #define MUX_PROTOCOL "cellgate.mux.v1"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/proto/http.h"
 #include "spoa/relay/mux/frame.h"
 #include "spoa/relay/tunnel/target.h"

@@ -11,10 +11,10 @@
 #ifndef CELLGATE_RELAY_MUX_MESSAGE_H
 #define CELLGATE_RELAY_MUX_MESSAGE_H
 
-#include "spoa/base/buffer.h"
-#include "spoa/base/json.h"
-#include "spoa/base/json_feed.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/base/bytes/writer.h"
+#include "spoa/base/json/json.h"
+#include "spoa/base/json/json_feed.h"
 
 enum {
     MUX_ID_MOST = 128,      /* bytes of a request's id */

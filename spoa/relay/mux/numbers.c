@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/numbers.h"
 
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 
 #define LENGTH 4 /* bytes in front of a message that waits */
 

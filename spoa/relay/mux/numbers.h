@@ -7,7 +7,7 @@
 #ifndef CELLGATE_RELAY_MUX_NUMBERS_H
 #define CELLGATE_RELAY_MUX_NUMBERS_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/proto/cell_resume.h"
 
 #define MUX_PROTOCOL_RESUMED "cellgate.mux.v1.resume"

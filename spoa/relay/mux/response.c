@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/response.h"
 
-#include "spoa/base/json_write.h"
+#include "spoa/base/json/json_write.h"
 #include "spoa/proto/handover.h"
 
 /* Of trailers: the bytes that make fields a head, for the one reader of fields. */

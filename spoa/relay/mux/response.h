@@ -6,7 +6,7 @@
 #ifndef CELLGATE_RELAY_MUX_RESPONSE_H
 #define CELLGATE_RELAY_MUX_RESPONSE_H
 
-#include "spoa/base/buffer.h"
+#include "spoa/base/bytes/buffer.h"
 #include "spoa/proto/http.h"
 
 enum { MUX_HEAD_MOST = 32 << 10 };

@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <stdlib.h>
 
-#include "spoa/base/hash.h"
+#include "spoa/base/table/hash.h"
 
 #define BLOCK_LEN   512  /* bytes that a mark stands for; the head is one, too */
 #define MARKS_LEAST 64   /* of them at first */

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#include "spoa/base/image.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/image.h"
+#include "spoa/base/bytes/slice.h"
 
 #define DELIVERED_TAIL 1024 /* bytes */
 #define DELIVERED_HEAD 512

@@ -3,8 +3,8 @@
 #ifndef CELLGATE_RELAY_SCROLLBACK_PASS_H
 #define CELLGATE_RELAY_SCROLLBACK_PASS_H
 
+#include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/scrollback/state.h"
-#include "spoa/relay/tunnel/adapter.h"
 
 /* Passes the replay from the places on; the places count from what was delivered when its worker was asked. The phase becomes
  * PASSING. Returns false if memory is short. */

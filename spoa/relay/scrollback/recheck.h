@@ -7,8 +7,8 @@
 #ifndef CELLGATE_RELAY_SCROLLBACK_RECHECK_H
 #define CELLGATE_RELAY_SCROLLBACK_RECHECK_H
 
+#include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/scrollback/state.h"
-#include "spoa/relay/tunnel/adapter.h"
 
 /* The worker's own `04` was handled with an s->settle: live output is held from now on. */
 void recheck_hold_live(struct scrollback *s);

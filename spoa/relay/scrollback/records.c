@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "spoa/base/reader.h"
-#include "spoa/base/writer.h"
+#include "spoa/base/bytes/reader.h"
+#include "spoa/base/bytes/writer.h"
 
 struct records records_with_limit(size_t limit)
 {

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "spoa/base/image.h"
+#include "spoa/base/bytes/image.h"
 
 #define RECORD_MAX  4096 /* bytes of output in a record */
 #define RECORD_HEAD 5    /* bytes in front of them */

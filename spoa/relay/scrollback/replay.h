@@ -10,8 +10,8 @@
 #ifndef CELLGATE_RELAY_SCROLLBACK_REPLAY_H
 #define CELLGATE_RELAY_SCROLLBACK_REPLAY_H
 
+#include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/scrollback/state.h"
-#include "spoa/relay/tunnel/adapter.h"
 
 /* Each function returns false if memory is short. */
 

@@ -18,7 +18,7 @@
 #ifndef CELLGATE_RELAY_SCROLLBACK_SETTLE_H
 #define CELLGATE_RELAY_SCROLLBACK_SETTLE_H
 
-#include "spoa/base/time.h"
+#include "spoa/base/os/time.h"
 #include "spoa/relay/scrollback/records.h"
 
 #define SETTLE_QUIET    (100 * MILLISECOND) /* without output: the first check */

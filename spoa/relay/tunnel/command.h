@@ -7,7 +7,7 @@
 #define CELLGATE_RELAY_TUNNEL_COMMAND_H
 
 #include "spoa/proto/refusal.h"
-#include "spoa/relay/tunnel/send_queue.h"
+#include "spoa/relay/leg/send_queue.h"
 
 enum side { CLIENT, WORKER };
 

@@ -9,11 +9,11 @@
 #ifndef CELLGATE_RELAY_TUNNEL_FORWARD_H
 #define CELLGATE_RELAY_TUNNEL_FORWARD_H
 
-#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/relay/leg/leg.h"
+#include "spoa/relay/leg/pings.h"
+#include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/tunnel/close_reason.h"
 #include "spoa/relay/tunnel/host.h"
-#include "spoa/relay/tunnel/leg.h"
-#include "spoa/relay/tunnel/pings.h"
 
 #define FORWARD_FRONT       (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 #define FORWARD_SHORT       (2 * SECOND)      /* that others have to give memory back */

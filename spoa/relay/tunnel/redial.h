@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "spoa/base/image.h"
-#include "spoa/base/time.h"
+#include "spoa/base/bytes/image.h"
+#include "spoa/base/os/time.h"
 
 enum { REDIAL_LOSSES_MAX = 64, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/session_end.h"
 
-#include "spoa/base/json.h"
+#include "spoa/base/json/json.h"
 
 static bool is_exit_frame(enum ws_opcode opcode, struct slice payload)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/target.h"
 
-#include "spoa/base/reader.h"
+#include "spoa/base/bytes/reader.h"
 
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 #ifndef CELLGATE_RELAY_TUNNEL_TARGET_H
 #define CELLGATE_RELAY_TUNNEL_TARGET_H
 
-#include "spoa/base/address.h"
-#include "spoa/base/image.h"
-#include "spoa/base/slice.h"
+#include "spoa/base/bytes/image.h"
+#include "spoa/base/bytes/slice.h"
+#include "spoa/base/text/address.h"
 #include "spoa/proto/refusal.h"
 
 struct target {

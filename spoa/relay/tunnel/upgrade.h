@@ -6,10 +6,10 @@
 #ifndef CELLGATE_RELAY_TUNNEL_UPGRADE_H
 #define CELLGATE_RELAY_TUNNEL_UPGRADE_H
 
-#include "spoa/base/alike.h"
+#include "spoa/base/bytes/alike.h"
 #include "spoa/proto/handover.h"
 #include "spoa/proto/ws_handshake.h"
-#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/tunnel/target.h"
 
 #define UPGRADE_HEAD_MAX (HTTP_HEAD_MAX + 16384) /* a head of ours: the client's and the record's fields */

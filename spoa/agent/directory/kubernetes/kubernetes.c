@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The directory kind `kubernetes`: lists and watches objects of an API server (kubernetes_watch.h), keeps what they say of
- * sandboxes in a store of its own (kubernetes_store.h), answers each question from there at once and pushes what changes.
+ * The directory kind `kubernetes`: lists and watches objects of an API server (watch.h), keeps what they say of
+ * sandboxes in a store of its own (store.h), answers each question from there at once and pushes what changes.
  *
  * What is known serves for `stale` after the server was last heard. That there is no such sandbox is said only while every
  * watch is open: one that was created meanwhile would not be known.
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory/http_loop.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_transfer.h"
-#include "spoa/agent/directory/kubernetes/kubernetes_wake.h"
+#include "spoa/agent/directory/kubernetes/transfer.h"
+#include "spoa/agent/directory/kubernetes/wake.h"
 #include "spoa/agent/model/worker_url.h"
 
 #define OWN_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount/"

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/base/table/fair.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { NOBODY = UINT32_MAX, ALL = FAIR_RANKS * FAIR_LINES, WAYS = 8, SETS = FAIR_LINES / WAYS };
+
+/* What one owner has. It stands in the ring of its rank while one of its places waits. */
+struct line {
+    uint64_t hash; /* of its owner, while it has places */
+    uint32_t places, served;
+    uint32_t came, went; /* numbers of those that began to wait, and that do not wait any more */
+    struct fair_place *first, *last;
+    uint32_t next, before; /* in the ring */
+};
+
+/* The owners of a rank who wait, in turn. */
+struct ring {
+    uint32_t at; /* whose turn it is; NOBODY: nobody waits */
+    uint32_t lines;
+    uint32_t places, served; /* of all owners of that rank */
+};
+
+struct fair {
+    struct fair_limits limits;
+    uint32_t places, served, waiting;
+    unsigned turn;
+    struct ring rings[FAIR_RANKS];
+    struct fair_place *newest, *oldest;
+    struct line lines[ALL];
+};
+
+struct fair *fair_new(const struct fair_limits *limits)
+{
+    struct fair *f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    f->limits = *limits;
+    if (f->limits.each == 0)
+        f->limits.each = limits->places;
+    if (f->limits.spare == 0)
+        f->limits.spare = 1;
+    for (unsigned i = 0; i < FAIR_RANKS; i++)
+        f->rings[i].at = NOBODY;
+    return f;
+}
+
+/* Its own line, or a free one of its set; where all of these are others', one of them is shared. */
+static uint32_t line_of(const struct fair *f, struct fair_owner owner)
+{
+    uint32_t set = (uint32_t)owner.rank * FAIR_LINES + (uint32_t)(owner.hash % SETS) * WAYS;
+    uint32_t found = set + (uint32_t)(owner.hash >> 32) % WAYS;
+    bool free = false;
+    for (uint32_t i = set; i < set + WAYS; i++) {
+        const struct line *l = &f->lines[i];
+        if (l->places && l->hash == owner.hash)
+            return i;
+        if (!l->places && !free) {
+            free = true;
+            found = i;
+        }
+    }
+    return found;
+}
+
+static struct ring *ring_of(struct fair *f, uint32_t line)
+{
+    return &f->rings[line / FAIR_LINES];
+}
+
+static uint32_t half(uint32_t of)
+{
+    return of - of / 2;
+}
+
+/* ---- places ---- */
+
+/* Whether an owner of `own` out of `used` may have `more` out of `most`. One that has none gets what there is. */
+static bool is_part(uint32_t most, uint32_t used, uint32_t own, uint32_t more, uint32_t spare)
+{
+    uint32_t free = most - used;
+    return more <= free && (own == 0 || own + more <= (free - more) / spare);
+}
+
+/* The same, where `of_rank` of those that are used are of its rank. */
+static bool is_within(const struct fair *f, uint32_t most, uint32_t used, uint32_t of_rank,
+                      enum fair_rank rank, uint32_t own, uint32_t more)
+{
+    uint32_t spare = f->limits.spare;
+    return is_part(most, used, own, more, spare) &&
+           (rank != FAIR_UNVERIFIED || is_part(half(most), of_rank, own, more, spare));
+}
+
+bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
+{
+    const struct line *l = &f->lines[line_of(f, owner)];
+    return cost <= f->limits.each && l->places <= f->limits.each - cost &&
+           is_within(f, f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places,
+                     cost);
+}
+
+static void add_places(struct fair *f, struct fair_place *p, uint32_t cost)
+{
+    f->lines[p->line].places += cost;
+    ring_of(f, p->line)->places += cost;
+    f->places += cost;
+}
+
+static void add_served(struct fair *f, const struct fair_place *p, uint32_t count)
+{
+    f->lines[p->line].served += count;
+    ring_of(f, p->line)->served += count;
+    f->served += count;
+}
+
+/* ---- waiting ---- */
+
+static void join_ring(struct fair *f, uint32_t line)
+{
+    struct ring *r = ring_of(f, line);
+    struct line *l = &f->lines[line];
+    r->lines++;
+    l->next = l->before = line;
+    if (r->at == NOBODY) {
+        r->at = line;
+        return;
+    }
+    l->next = r->at; /* the last one to have its turn */
+    l->before = f->lines[r->at].before;
+    f->lines[l->before].next = line;
+    f->lines[r->at].before = line;
+}
+
+static void leave_ring(struct fair *f, uint32_t line)
+{
+    struct ring *r = ring_of(f, line);
+    const struct line *l = &f->lines[line];
+    r->lines--;
+    f->lines[l->before].next = l->next;
+    f->lines[l->next].before = l->before;
+    if (r->at == line)
+        r->at = l->next;
+    if (r->lines == 0)
+        r->at = NOBODY;
+}
+
+static void begin_waiting(struct fair *f, struct fair_place *p, uint64_t now)
+{
+    struct line *l = &f->lines[p->line];
+    p->state = FAIR_WAITS;
+    p->since = now;
+    p->position = l->came++;
+    p->next = NULL;
+    p->before = l->last;
+    *(l->last ? &l->last->next : &l->first) = p;
+    l->last = p;
+    p->newer = NULL;
+    p->older = f->newest;
+    *(f->newest ? &f->newest->newer : &f->oldest) = p;
+    f->newest = p;
+    f->waiting++;
+    if (l->first == p)
+        join_ring(f, p->line);
+}
+
+static void end_waiting(struct fair *f, struct fair_place *p)
+{
+    struct line *l = &f->lines[p->line];
+    *(p->before ? &p->before->next : &l->first) = p->next;
+    *(p->next ? &p->next->before : &l->last) = p->before;
+    *(p->older ? &p->older->newer : &f->oldest) = p->newer;
+    *(p->newer ? &p->newer->older : &f->newest) = p->older;
+    l->went++;
+    f->waiting--;
+    if (!l->first)
+        leave_ring(f, p->line);
+}
+
+/* Out of the state that it has, for another one. */
+static void end_state(struct fair *f, struct fair_place *p)
+{
+    if (p->state == FAIR_WAITS)
+        end_waiting(f, p);
+    else if (p->state == FAIR_SERVED)
+        add_served(f, p, (uint32_t)-1);
+}
+
+bool fair_enter(struct fair *f, struct fair_place *p, struct fair_owner owner, uint32_t cost, uint64_t now)
+{
+    assert(p->state == FAIR_OUT && cost > 0);
+    if (!fair_has_room(f, owner, cost))
+        return false;
+    p->line = line_of(f, owner);
+    p->cost = cost;
+    if (!f->lines[p->line].places)
+        f->lines[p->line].hash = owner.hash;
+    add_places(f, p, cost);
+    begin_waiting(f, p, now);
+    return true;
+}
+
+void fair_hold(struct fair *f, struct fair_place *p)
+{
+    end_state(f, p);
+    p->state = FAIR_HELD;
+}
+
+void fair_again(struct fair *f, struct fair_place *p, uint64_t now)
+{
+    assert(p->state != FAIR_OUT);
+    end_state(f, p);
+    begin_waiting(f, p, now);
+}
+
+void fair_leave(struct fair *f, struct fair_place *p)
+{
+    if (p->state == FAIR_OUT)
+        return;
+    end_state(f, p);
+    add_places(f, p, -p->cost);
+    p->state = FAIR_OUT;
+}
+
+/* ---- being served ---- */
+
+static struct fair_place *next_of(struct fair *f, enum fair_rank rank)
+{
+    struct ring *r = &f->rings[rank];
+    uint32_t most = f->limits.served;
+    for (uint32_t left = most && f->served >= most ? 0 : r->lines; left; left--) {
+        const struct line *l = &f->lines[r->at];
+        struct fair_place *p = l->first;
+        r->at = l->next;
+        if (most && !is_within(f, most, f->served, r->served, rank, l->served, 1))
+            continue;
+        end_waiting(f, p);
+        p->state = FAIR_SERVED;
+        add_served(f, p, 1);
+        return p;
+    }
+    return NULL;
+}
+
+struct fair_place *fair_next(struct fair *f)
+{
+    static const enum fair_rank turns[8] = {FAIR_IN_USE, FAIR_VERIFIED, FAIR_IN_USE,     FAIR_VERIFIED,
+                                            FAIR_IN_USE, FAIR_VERIFIED, FAIR_UNVERIFIED, FAIR_IN_USE};
+    struct fair_place *p = f->waiting ? next_of(f, turns[f->turn]) : NULL;
+    for (unsigned rank = 0; f->waiting && !p && rank < FAIR_RANKS; rank++)
+        p = next_of(f, rank);
+    if (p)
+        f->turn = (f->turn + 1) % (sizeof turns / sizeof *turns);
+    return p;
+}
+
+struct fair_place *fair_oldest(const struct fair *f)
+{
+    return f->oldest;
+}
+
+/* The number of those who wait before it in its line, at most: some may have left between. */
+static uint32_t ahead_of(const struct fair *f, const struct fair_place *p)
+{
+    uint32_t ahead = p->position - f->lines[p->line].went;
+    return ahead <= f->waiting ? ahead : 0;
+}
+
+/* The number of turns that pass if each line has its own one, until that of the one behind `ahead` others comes. */
+static uint64_t turns_before(const struct fair *f, uint32_t line, uint32_t ahead)
+{
+    const struct line *l = &f->lines[line];
+    return ((uint64_t)ahead + l->served + 1) * (f->rings[line / FAIR_LINES].lines + !l->first);
+}
+
+bool fair_is_sooner(const struct fair *f, struct fair_owner owner, const struct fair_place *p)
+{
+    uint32_t line = line_of(f, owner);
+    const struct line *l = &f->lines[line];
+    if (line == p->line || line / FAIR_LINES > p->line / FAIR_LINES)
+        return false;
+    return turns_before(f, line, l->came - l->went) < turns_before(f, p->line, ahead_of(f, p));
+}
+
+bool fair_is_of(const struct fair *f, const struct fair_place *p, struct fair_owner owner)
+{
+    return p->state != FAIR_OUT && p->line == line_of(f, owner);
+}
+
+size_t fair_waiting(const struct fair *f)
+{
+    return f->waiting;
+}
+
+size_t fair_used(const struct fair *f)
+{
+    return f->places;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/leg/pings.h"
+
+#include <assert.h>
+
+void pings_put(struct pings *pings, struct slice payload)
+{
+    assert(payload.len <= PINGS_PAYLOAD_MAX);
+    *pings = (struct pings){.open = true, .len = (uint8_t)payload.len};
+    if (payload.len)
+        memcpy(pings->payload, payload.at, payload.len);
+}
+
+void pings_answered(struct pings *pings, struct slice payload)
+{
+    if (pings->open && slice_equal(slice_of(pings->payload, pings->len), payload))
+        *pings = (struct pings){0};
+}
+
+bool pings_take(struct pings *pings, uint8_t payload[static PINGS_PAYLOAD_MAX], size_t *len)
+{
+    if (!pings->open)
+        return false;
+    *len = pings->len;
+    memcpy(payload, pings->payload, pings->len);
+    *pings = (struct pings){0};
+    return true;
+}
+
+void pings_image(struct image *image, struct pings *pings)
+{
+    IMAGE_BOOL(image, pings->open);
+    IMAGE(image, pings->len, pings->open ? PINGS_PAYLOAD_MAX : 0);
+    image_bytes(image, pings->payload, pings->len);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay: the process as a whole: its threads, what they share, and what operators see and do. On the main
+ * thread alone.
+ */
+#ifndef CELLGATE_RELAY_SERVE_RELAY_H
+#define CELLGATE_RELAY_SERVE_RELAY_H
+
+#include "spoa/base/bytes/buffer.h"
+#include "spoa/relay/serve/top.h"
+#include "spoa/relay/thread/relay_thread.h"
+
+struct relay;
+
+struct relay_options {
+    struct loop *loop;
+    struct log *log;
+    const char *config; /* for a reload */
+    const char *const *overrides;
+    size_t override_count;
+    void (*drained)(void *context); /* once, when the last tunnel has gone after relay_drain */
+    void *context;
+};
+
+/* Everything but the admin pages runs when this returns. Settings are borrowed for the call. NULL and *why.
+ */
+struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
+                          struct fail *why);
+/* Ends all tunnels at once. NULL is fine. */
+void relay_stop(struct relay *relay);
+void relay_drain(struct relay *relay);
+/* Reads the configuration again; a bad one leaves the running one in force and is logged. Sockets, threads,
+ * admin listeners and `buffer` stay as they were at the start. */
+void relay_reload(struct relay *relay);
+/* *why is one line for people. */
+bool relay_ready(const struct relay *relay, const char **why);
+/* One line per thread into the log. */
+void relay_log_summary(struct relay *relay);
+
+/* ---- views; false: the buffer is full ---- */
+bool relay_write_metrics(struct relay *relay, struct buffer *to);
+/* "tunnels":[...], a member of an object: of one sandbox, or of all if it is absent. */
+bool relay_write_tunnels(struct relay *relay, struct slice sandbox, struct buffer *to);
+/* What the live page shows: now, and samples of the last minutes. */
+bool relay_write_stats(struct relay *relay, struct buffer *to);
+/* Members of an object: the state, and what top.h has. */
+bool relay_write_top(struct relay *relay, const struct top_question *question, struct buffer *to);
+/* Ends one tunnel by its id; false: there is none. */
+bool relay_kick(struct relay *relay, struct slice id);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay_metrics: what the relay counts, as metrics. A route gets its label when its first tunnel is opened; one that
+ * comes when there are RELAY_METRICS_ROUTES already counts under "other".
+ */
+#ifndef CELLGATE_RELAY_THREAD_RELAY_METRICS_H
+#define CELLGATE_RELAY_THREAD_RELAY_METRICS_H
+
+#include "spoa/base/bytes/slice.h"
+#include "spoa/service/metrics.h"
+
+enum count {
+    METRIC_TUNNELS, /* {route} */
+    METRIC_RESTING, /* of these */
+    METRIC_OPENED,  /* {route} */
+    METRIC_CLOSED,  /* {route,reason} */
+    METRIC_REFUSED, /* {error} */
+    METRIC_LIMITED, /* {limit} */
+    METRIC_REDIALS, /* {cause,outcome} */
+    METRIC_RESUME,  /* {adapter,outcome} */
+    METRIC_MISSING, /* {adapter} */
+    METRIC_UNCONFIRMED,
+    METRIC_GAP,   /* histogram */
+    METRIC_DIAL,  /* histogram */
+    METRIC_BYTES, /* {direction} */
+    METRIC_HELD,
+    METRIC_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
+    METRIC_HANDSHAKES,    /* connections whose head is not there yet */
+    METRIC_LINGERING,     /* sockets that are being closed */
+    METRIC_CUT_SHORT,     /* {what} */
+    METRIC_DIALS_FAILED,
+    METRIC_AGE,          /* histogram */
+    METRIC_EGRESS,       /* gauge */
+    METRIC_EGRESS_ENDED, /* {reason}: enum egress_end */
+    METRIC_MUX,          /* gauge */
+    METRIC_MUX_REQUESTS, /* {outcome}: enum mux_outcome */
+    METRIC_MUX_ENDED,    /* {reason}: enum mux_end */
+    METRIC_MUX_LEGS,     /* {outcome}: enum mux_leg_outcome */
+    METRIC_AGENT,
+    METRIC_DRAINING,
+    METRIC_TUNNELS_MOST,
+    METRIC_MEMORY_MOST,
+    METRIC_RELOADS, /* {outcome} */
+    METRIC_RELOAD_GOOD,
+    METRIC_RELOADED_AT,
+    METRIC_LOG_DROPPED,
+    METRIC_LOG_HELD_BACK,
+    METRIC_FAMILIES
+};
+
+enum { REDIAL_RESUMED, REDIAL_FAILED };
+enum { RESUME_EXACT, RESUME_GAP };
+/* X(name, label, text for the log): why a connection of a sandbox's own has ended. */
+#define EGRESS_ENDS(X)                                                                                  \
+    X(DONE, "done", "both sides are through")                                                           \
+    X(CLIENT, "client", "the client's connection broke")                                                \
+    X(DESTINATION, "destination", "the destination's connection broke")                                 \
+    X(UNREACHABLE, "unreachable", "the destination cannot be reached")                                  \
+    X(TIMEOUT, "timeout", "the destination did not answer in time")                                     \
+    X(SILENT, "silent", "inspected: the client said nothing in time")                                   \
+    X(INSIDE, "inside", "inspected: HAProxy cannot be reached: relay.egress_tls, CELLGATE_EGRESS_SIGN") \
+    X(NAME, "name", "the ClientHello asks for another host, or for none")                               \
+    X(DENIED, "denied", "it is allowed no longer")                                                      \
+    X(EXPIRED, "expired", "its token has expired")                                                      \
+    X(IDLE, "idle", "one side had ended, and the other said nothing for long")                          \
+    X(RESTARTING, "restarting", "the relay shuts down")                                                 \
+    X(MEMORY, "memory", "the relay has no memory for it")
+enum egress_end {
+#define X(name, label, text) EGRESS_##name,
+    EGRESS_ENDS(X)
+#undef X
+};
+
+/* X(name, label, text for the log): why a WebSocket of many requests has ended. */
+#define MUX_ENDS(X)                                                    \
+    X(CLIENT, "client", "the client closed it")                        \
+    X(BROKEN, "broken", "the client's connection broke")               \
+    X(PROTOCOL, "protocol", "the client broke the WebSocket protocol") \
+    X(LARGE, "large", "a message is longer than max_message")          \
+    X(IDLE, "idle", "nobody asked anything for long")                  \
+    X(DEAD, "dead", "the client does not answer, or takes nothing")    \
+    X(AGE, "age", "it has reached max_age")                            \
+    X(MEMORY, "memory", "the relay has no memory for it")              \
+    X(RESTARTING, "restarting", "the relay shuts down")                \
+    X(LOST, "lost", "the client did not come back")
+enum mux_end {
+#define X(name, label, text) MUX_END_##name,
+    MUX_ENDS(X)
+#undef X
+};
+enum mux_outcome {
+    MUX_OUTCOME_ANSWERED,
+    MUX_OUTCOME_FAILED,
+    MUX_OUTCOME_CANCELLED,
+    MUX_OUTCOME_REFUSED,
+    MUX_OUTCOME_DENIED, /* it lasted, and may not go on */
+    MUX_OUTCOME_CUT
+};
+
+enum mux_leg_outcome { MUX_LEG_LOST, MUX_LEG_RESUMED, MUX_LEG_REFUSED };
+
+enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
+enum { CUT_HANDSHAKE, CUT_LINGERING };
+enum { RELOAD_GOOD, RELOAD_BAD };
+
+struct relay_metrics;
+struct limits;
+
+extern const double relay_metrics_gaps[];          /* bounds of METRIC_GAP */
+extern const char *const relay_metrics_refusals[]; /* of METRIC_REFUSED; NULL behind the last */
+
+enum { RELAY_METRICS_ROUTES = 64 };
+
+/* NULL when out of memory. */
+struct relay_metrics *relay_metrics_new(void);
+void relay_metrics_free(struct relay_metrics *metrics);
+struct metrics *relay_metrics_metrics(struct relay_metrics *metrics);
+/* The index of a route's label; any thread. */
+unsigned relay_metrics_route(struct relay_metrics *metrics, struct slice route);
+/* Over all routes: tunnels that were opened, and that ended for a reason. */
+int64_t relay_metrics_opened(struct relay_metrics *metrics);
+int64_t relay_metrics_ended(struct relay_metrics *metrics, unsigned reason);
+/* Memory of the process' tunnels has changed by so many bytes: limits and metric know it alike. */
+void relay_metrics_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes);
+/* REFUSAL_NONE: the worker's own refusal. */
+void relay_metrics_refused(struct metrics_shard *shard, unsigned refusal);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tunnel_io_parts: what the files of a tunnel share. A tunnel at which nothing happens takes little: of each there is
+ * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is packed, until an
+ * event wakes it. On the tunnel's thread.
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_IO_TUNNEL_IO_PARTS_H
+#define CELLGATE_RELAY_TUNNEL_IO_TUNNEL_IO_PARTS_H
+
+#include "spoa/relay/tunnel_io/tunnel_io.h"
+#include "spoa/relay/tunnel_io/tunnel_stats.h"
+
+struct dial;
+struct recheck_io;
+
+enum { TUNNEL_FRAMES = 256 };      /* that one event of a tunnel handles */
+enum { TUNNEL_LEFT_MOST = 16384 }; /* bytes for a side that are still sent to it when a tunnel gives way */
+
+/* A connection that was made before the tunnel left its worker. */
+struct ahead {
+    int fd;
+    const struct target *to;
+};
+
+enum replay_permit {
+    PERMIT_NONE,
+    PERMIT_TAKEN, /* counted by the limits */
+    PERMIT_OVER,  /* it goes on without: others do not wait longer */
+};
+
+/* A tunnel at rest, in one piece of memory: its work, folded (spoa/base/bytes/fold.h), and its upgrade (spoa/base/bytes/alike.h). */
+struct tunnel_packed {
+    uint16_t work_len, upgrade_len; /* upgrade_len 0: it could not be packed, and is where its work says */
+    uint8_t bytes[];
+};
+
+/* What is always there of a tunnel, and what others point to. */
+struct tunnel_seat {
+    struct relay_thread *thread;
+    struct loop_share *share; /* of the thread's time: its owner's */
+    union {
+        struct tunnel_io *io;         /* its work */
+        struct tunnel_packed *packed; /* at rest */
+    };
+    struct deadline deadline; /* of its thread's */
+    uint8_t kind;             /* of rest.kinds */
+    bool rests;
+    bool holds; /* at rest: what it holds counts where memory is short */
+    struct loop_io sockets[2];
+    struct tunnel_seat *next, **link;
+    union {
+        struct question watch;
+        struct loop_task free_task; /* once it is gone */
+    };
+};
+
+/* What there is of it while something happens, and behind it its adapter's state. Nothing that outlasts an event points here, but
+ * a dial. */
+struct tunnel_io {
+    struct tunnel_seat *seat;
+    struct relay_thread *thread;
+    bool stirred;   /* since the thread last looked for those that rest */
+    bool little[2]; /* came with the last read: the next one is for little */
+    bool dense
+        [2]; /* the last read brought more frames than one event handles: the next one is for little, too */
+    bool broken[2]; /* found out while sending; reported to the tunnel behind its event */
+    bool accepted;
+    bool gone;
+    bool entered;       /* counted by the limits */
+    bool gives_way;     /* its memory goes to those that wait */
+    bool moving;        /* counted by thread.moves */
+    bool upgrade_small; /* of rest.upgrades, not malloc's */
+    struct tunnel tunnel;
+    struct tunnel_stats stats;
+    struct upgrade_kept *upgrade;   /* NULL: it is packed */
+    struct tunnel_packed *packed;   /* since it rested, until its upgrade was needed; NULL else */
+    struct tunnel_io *next, **link; /* of those that do not rest */
+    uint64_t patient_until;         /* nobody's silence is judged before */
+    struct buffer early;            /* from the client, before its 101 */
+    struct buffer left[2];          /* that was read from a side, and waits for its turn */
+    struct pipe *pipe;              /* payload of a large frame for the client is in it */
+    bool client_bounded;            /* its socket has room for less than what is moved at once */
+    struct dial *dial;
+    struct recheck_io *recheck; /* NULL: there is none */
+    struct ahead *ahead;        /* within tunnel_io_go */
+    bool probing;               /* what is dialled is asked about the session first */
+    uint64_t dialled_at;
+    struct question *ask;      /* while it is open */
+    struct move *move;         /* while it waits */
+    enum replay_permit permit; /* to collect what the worker replays */
+    uint64_t permit_since;
+};
+
+/* Room for one of any kind. */
+union tunnel_memory {
+    struct tunnel_io io;
+    uint8_t bytes[sizeof(struct tunnel_io) + ADAPTER_STATE_MOST];
+};
+
+/* ---- tunnel_rest.c ---- */
+/* The work of a new one, zeroed, and of which kind it is; NULL when out of memory. */
+struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind);
+void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind);
+/* Its work, for an event: never without memory, since its place is kept while it rests. */
+struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
+/* To look at it only: as it is, or, at rest, in this memory. */
+const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory);
+/* The same, until another one is looked at. */
+struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
+/* Its upgrade to look at, until that of another one is. */
+struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);
+/* Its upgrade, until it rests again; without memory, which io.upgrade says, only to look at. */
+struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
+/* Returns a copy of its upgrade with this handover, to replace it by or to free; NULL without memory. */
+struct upgrade_kept *tunnel_rest_with_handover(struct tunnel_io *io, const struct handover *handover);
+/* Frees its upgrade, which no dial may use, and takes over this one. */
+void tunnel_rest_replace_upgrade(struct tunnel_io *io, struct upgrade_kept *fresh);
+/* For what it tells of the tunnel's upgrade. */
+const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
+
+/* Of a new one: takes over upgrade, which malloc gave. */
+void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade);
+/* A new one: where it lies from now on; that it is awake. */
+void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
+void tunnel_rest_stir(struct tunnel_io *io);
+/* It has ended, awake. */
+void tunnel_rest_leave(struct tunnel_io *io);
+/* And its upgrade is not needed any more. */
+void tunnel_rest_free_upgrade(struct tunnel_io *io);
+
+/* ---- tunnel_times.c ---- */
+/* When tunnel_io_due is called; UINT64_MAX: not at all. */
+uint64_t tunnel_times_at(const struct tunnel_seat *seat);
+void tunnel_times_set(struct tunnel_seat *seat, uint64_t at);
+
+/* ---- tunnel_limits.c ---- */
+/* For whom it counts. Refused tunnels do not count against the sandbox's limit. */
+struct limits_owner tunnel_limits_owner(const struct handover *h);
+/* Counts a new one. False: a limit is reached, which is logged, or out of memory. */
+bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h);
+/* Its organisation is known by now: counts it there. False: as tunnel_limits_enter. */
+bool tunnel_limits_name_org(struct tunnel_io *io, const struct handover *h);
+/* It has ended, and is counted no longer. */
+void tunnel_limits_leave(struct tunnel_io *io);
+/* As host.may_hold. */
+size_t tunnel_limits_room(void *io, bool whole, size_t grows);
+/* Whether there is room for more of it by the limits of memory. */
+bool tunnel_limits_may_hold(struct tunnel_io *io);
+/* As host.permits_replay. */
+bool tunnel_limits_permit_replay(void *io);
+/* When its permit is given back, whether or not the replay has ended. */
+uint64_t tunnel_limits_permit_until(const struct tunnel_io *io);
+void tunnel_limits_end_permit(struct tunnel_io *io);
+
+/* ---- tunnel_agent.c ---- */
+/* Of each watch and question of a tunnel; their owner is its seat. */
+extern const struct question_user tunnel_agent_user;
+void tunnel_agent_ask(struct tunnel_io *io);
+void tunnel_agent_drop_ask(struct tunnel_io *io);
+/* Its move, if there is one, is over: others have their turn. */
+void tunnel_agent_end_move(struct tunnel_io *io);
+
+/* ---- tunnel_commands.c ---- */
+/* Carries out what its tunnel commands. */
+void tunnel_io_obey(struct tunnel_io *io);
+typedef void tunnel_dial_done(void *owner, enum dial_outcome outcome);
+/* A dial to `to` beside the connection that serves, with the client's upgrade. NULL: that address is not allowed, or memory is
+ * short. */
+struct dial *tunnel_dial_beside(struct tunnel_io *io, const struct target *to, tunnel_dial_done *done,
+                                void *owner);
+/* A connection to where it will dial, made ahead: a descriptor, or -1: it is not allowed, or there is none. */
+int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to);
+
+/* ---- tunnel_read.c ---- */
+/* Once, what there is from that side, up to TUNNEL_FRAMES frames of it; behind a head that was read its payload is moved at once.
+ * What was left of the last read comes before anything else, and counts as what recv returns. As recv. *done, false before: as
+ * tunnel_read says, the tunnel need not be looked at. */
+ssize_t tunnel_read_some(struct tunnel_io *io, enum side from, bool *done);
+/* The same, never through a pipe. */
+ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from, bool *done);
+/* Some of what was read waits for another event. */
+static inline bool tunnel_read_left(const struct tunnel_io *io, enum side from)
+{
+    return buffer_len(&io->left[from]) > 0;
+}
+/* The side's socket goes away, and with it what was read and waits. */
+void tunnel_read_forget(struct tunnel_io *io, enum side from);
+/* Of what they returned: there was nothing. */
+bool tunnel_read_nothing(ssize_t got);
+/* Behind an event: its pipe is for others if nothing is left in it. */
+void tunnel_read_end(struct tunnel_io *io);
+
+/* ---- tunnel_io.c ---- */
+/* Its worker's socket is ready: events as loop_io says, owner is its seat. */
+void tunnel_io_worker_ready(void *owner, int events);
+/* Bytes that were received before the tunnel could take them. */
+void tunnel_io_feed(struct tunnel_io *io, enum side from, struct slice bytes);
+/* The same of what its client said before its 101, once it has that. */
+void tunnel_io_feed_early(struct tunnel_io *io);
+/* Behind each event: carries out what is commanded, and sets what is waited for. Afterwards io may be gone. */
+void tunnel_io_update(struct tunnel_io *io);
+/* Something of it was due then. */
+void tunnel_io_due(struct tunnel_seat *seat, uint64_t then);
+
+#endif

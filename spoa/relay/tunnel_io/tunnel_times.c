@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* tunnel_times: when something of a tunnel is due. One timer of the loop's for all tunnels of a thread. */
+#include "spoa/relay/tunnel_io/tunnel_io_parts.h"
+
+static struct tunnel_seat *seat_of(struct deadline *deadline)
+{
+    return (struct tunnel_seat *)(void *)((uint8_t *)deadline - offsetof(struct tunnel_seat, deadline));
+}
+
+/* It may fire too early, for a tunnel whose time was put off since: that is cheaper than to set it each time. */
+static void set_timer(struct tunnel_times *times)
+{
+    uint64_t first = deadlines_first(&times->deadlines);
+
+    if (first == UINT64_MAX || (loop_timer_active(&times->timer) && times->timer_at <= first))
+        return;
+    times->timer_at = first;
+    loop_timer_set_at(&times->timer, first);
+}
+
+enum {
+    DUE_MOST = 64
+}; /* tunnels that one event handles: clients choose when they begin, and so when they are due */
+
+/* Who is due again at once is so by a later clock, and waits for the next turn. So do those beyond the first ones. */
+static void on_due(void *owner)
+{
+    struct tunnel_times *times = &((struct relay_thread *)owner)->times;
+    uint64_t now = loop_clock();
+
+    for (unsigned i = 0; i < DUE_MOST; i++) {
+        uint64_t at = deadlines_first(&times->deadlines);
+        struct deadline *due = deadlines_take(&times->deadlines, now);
+        if (!due)
+            break;
+        tunnel_io_due(seat_of(due), at);
+    }
+    set_timer(times);
+}
+
+void tunnel_times_open(struct tunnel_times *times, struct relay_thread *thread)
+{
+    loop_timer_open(&times->timer, thread->loop, on_due, thread);
+}
+
+void tunnel_times_end(struct tunnel_times *times)
+{
+    loop_timer_close(&times->timer);
+    deadlines_free(&times->deadlines);
+}
+
+uint64_t tunnel_times_at(const struct tunnel_seat *seat)
+{
+    return deadlines_at(&seat->thread->times.deadlines, &seat->deadline);
+}
+
+void tunnel_times_set(struct tunnel_seat *seat, uint64_t at)
+{
+    struct tunnel_times *times = &seat->thread->times;
+
+    if (at == UINT64_MAX) {
+        deadlines_clear(&times->deadlines, &seat->deadline);
+        return;
+    }
+    deadlines_set(&times->deadlines, &seat->deadline, at);
+    set_timer(times);
+}
