@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # cellgate: `make help` lists what can be done here.
 #
-# Everything is found by wildcard: a new spoa/base/x.c is built, a new tests/unit/test_x.c is run.
+# Everything is found by wildcard: a new spoa/base/x.c is built, a new tests/unit/ROOM/test_x.c is run.
 # Files named main*.c hold a main() and become a program; all others of their folders become a library.
 
 CC        ?= cc
@@ -47,7 +47,7 @@ PROGRAMS := $(patsubst spoa/agent/serve/main.c,$(B)/bin/cellgate-agent,$(wildcar
             $(patsubst spoa/relay/serve/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/serve/main.c)) \
             $(patsubst spoa/ctl/main.c,$(B)/bin/cellgate,$(wildcard spoa/ctl/main.c)) \
             $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c)) $(B)/bin/cell-plane
-UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT     := $(patsubst %.c,$(B)/tests/%,$(notdir $(wildcard tests/unit/*/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/fault_injection.so $(B)/bench/bench_tunnel
@@ -104,7 +104,8 @@ $(B)/lib/libspop-agent.so.$(VERSION): $(B)/pic/spop-agent.o
 # ---- tests ----
 # Unit tests may make any allocation fail: malloc and friends are wrapped (tests/unit/support.h).
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
-$(B)/tests/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/unit/support.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
+.SECONDEXPANSION:
+$(B)/tests/%: $$(addprefix $(B)/obj/,$$(addsuffix .o,$$(basename $$(wildcard tests/unit/*/$$*.c)))) $(B)/obj/tests/unit/support.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(AGENT_LIBS) $(LDLIBS)
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)

@@ -158,7 +158,7 @@ static bool is_among(struct slice name, const char *const *list)
     return *list;
 }
 
-/* Of every request, whoever gets it. With these lists haproxy.cfg is told once more; tests/e2e/test_haproxy.py compares. */
+/* Of every request, whoever gets it. With these lists haproxy.cfg is told once more; tests/e2e/gate/test_haproxy.py compares. */
 static bool is_always_removed(struct slice name)
 {
     static const char *const between_two[] = {

@@ -5,7 +5,7 @@ tests/e2e (cell.py, client.py, browser.py and so on)."""
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "e2e"))
+sys.path += [str(Path(__file__).parents[1] / "e2e" / folder) for folder in ("support", "egress")]
 
 import pytest  # noqa: E402
 from fixtures import *  # noqa: E402, F403

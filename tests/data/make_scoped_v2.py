@@ -4,7 +4,7 @@
 
     tests/data/make_scoped_v2.py [--now SECONDS] [--output FILE]
 
-The file in the tree is made with the default time. tests/e2e/test_scoped_v2.py calls table() with the present one. Ed25519 is
+The file in the tree is made with the default time. tests/e2e/gate/test_scoped_v2.py calls table() with the present one. Ed25519 is
 openssl's: seeds are fixed, so that a token of the same claims is the same everywhere.
 """
 import argparse

@@ -2,11 +2,15 @@
 """The fixtures (fixtures.py), and which files are asked for."""
 
 import os
+import sys
+from pathlib import Path
 
-from fixtures import *  # noqa: F403
+sys.path[:0] = [str(folder) for folder in Path(__file__).parent.iterdir() if folder.is_dir()]  # a test may use another room's
+
+from fixtures import *  # noqa: E402, F403
 
 # Long runs: tests/check asks for them.
-collect_ignore = [] if os.environ.get("CELLGATE_LONG") else ["test_relay_fleet.py"]
+collect_ignore = [] if os.environ.get("CELLGATE_LONG") else ["relay/test_relay_fleet.py"]
 
 # What takes longest comes first: a file is run by one process, and the last one may be alone.
 LONGEST = ["worker", "relay_direct", "allocations", "failclosed", "egress_requests", "egress", "directory_http", "top", "browser",

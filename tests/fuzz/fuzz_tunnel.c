@@ -5,7 +5,7 @@
  * for and nothing happens after the end.
  */
 #include "tests/fuzz/fuzz.h"
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 static void check_world(const struct world *w)
 {

@@ -6,7 +6,7 @@
  * for a while: nothing it says may touch memory that is not its own. What it forwards then is nonsense, which is allowed.
  */
 #include "tests/fuzz/fuzz.h"
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 struct spoiling {
     const uint8_t *data;

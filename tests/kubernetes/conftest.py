@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "e2e"), str(TESTS / "clients")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("e2e/support", "e2e/operate", "clients")]
 from fixtures import *  # noqa: E402, F403
 from kube import WHY_NOT, Kube  # noqa: E402
 

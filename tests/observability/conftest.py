@@ -4,6 +4,6 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "e2e"))
+sys.path.append(str(Path(__file__).parents[1] / "e2e/support"))
 
 from fixtures import *  # noqa: E402, F403

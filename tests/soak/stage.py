@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "e2e"))
+sys.path.insert(0, str(HERE.parent / "e2e/support"))
 os.environ.setdefault("HAPROXY", "haproxy")
 from cell import BIN, WORKER_BEARER, Cell, end, on_worker, token, until, worker_command  # noqa: E402,F401
 from worker import start as start_worker  # noqa: E402

@@ -78,7 +78,7 @@ bool cidr_contains(const struct cidr *cidr, const struct address *address)
     return contains(cidr, &plain);
 }
 
-/* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/test_tables.py compares. */
+/* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/gate/test_tables.py compares. */
 static const struct cidr metadata[] = {
     {{4, {169, 254}}, 16},                                   /* link-local: 169.254.169.254 of most clouds */
     {{4, {100, 100, 100, 200}}, 32},                         /* Alibaba */

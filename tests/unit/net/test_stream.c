@@ -1067,8 +1067,8 @@ static void who_sends_without_an_end_is_closed_by_time(void **state)
     for (int step = 0; step < 2; step++) {
         struct owner o = {.linger = {step ? 50000 : 0, 50000, MIB, 400000, UINT64_MAX}};
         open_pair(&o, &usual);
-        stream_finish(&o.stream, &o.linger);
         uint64_t began = loop_clock();
+        stream_finish(&o.stream, &o.linger);
         (void)send_on(&o, 20 * SECOND);
         assert_int_equal(o.gone, 1);
         assert_true(loop_clock() - began >= 350000);

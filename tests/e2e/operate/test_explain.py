@@ -14,7 +14,7 @@ from cell import ALL_SYSTEMS as SYSTEMS
 from cell import BIN
 from plane import FakePlane, Plane, answer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CELLGATE = str(BIN / "cellgate")
 RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "spoa/relay/scrollback/settle.h"
-#include "tests/unit/adapter_talk.h"
+#include "tests/unit/relay/adapter_talk.h"
 
 #define MS   UINT64_C(1000)
 #define LIVE SLICE_LITERAL("\4")

@@ -210,6 +210,6 @@ def test_a_page_that_is_shown_again_leaves_the_session_to_the_later_one_when_it_
 def test_a_pages_side_is_exact_wherever_a_leg_is_lost_or_the_page_reloaded(tmp_path):
     module = tmp_path / "resume.mjs"
     module.write_bytes((QUICKSTART / "ui/resume.js").read_bytes())
-    run = subprocess.run(["node", ROOT / "tests/e2e/resume_page.mjs", module], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(["node", ROOT / "tests/e2e/support/resume_page.mjs", module], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) > 200

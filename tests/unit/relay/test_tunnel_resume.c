@@ -2,7 +2,7 @@
 /* What the tunnel does with what its adapter says (docs/relay.md, docs/resume-protocol.md). */
 #include "tests/unit/support.h"
 
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 static struct world w;
 static struct http_head head;

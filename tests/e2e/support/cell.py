@@ -18,7 +18,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BIN = (ROOT / os.environ.get("BUILD", "build") / "bin").resolve()
 RELAY = BIN / "cellgate-relay"
 COVERED = RELAY.exists() and b"__gcov_" in RELAY.read_bytes()

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 static struct world w;
 

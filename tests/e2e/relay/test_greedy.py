@@ -16,7 +16,7 @@ from cell import SANITIZED
 from direct import BINARY, PING, PONG, TEXT, Direct, frame
 
 MANY = 64
-FLOOD = Path(__file__).with_name("flood.py")
+FLOOD = Path(__file__).parents[1] / "support/flood.py"
 
 
 @pytest.fixture

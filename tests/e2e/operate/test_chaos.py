@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PATH = Path(__file__).resolve().parents[1] / "chaos"
+PATH = Path(__file__).resolve().parents[2] / "chaos"
 LOADER = SourceFileLoader("chaos", str(PATH))
 chaos = module_from_spec(spec_from_loader("chaos", LOADER))
 LOADER.exec_module(chaos)

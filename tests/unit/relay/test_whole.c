@@ -2,7 +2,7 @@
 /* Whole messages that pass as they came: each read is also made by a twin that looks at all of it, and both end up the same. */
 #include "tests/unit/support.h"
 
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 static struct world w;
 static uint8_t memory[1 << 19], payload[1 << 17];

@@ -70,7 +70,7 @@ class Agent:
         """Whether somebody of that account gets an answer."""
         script = ("import struct, sys; sys.path.insert(0, sys.argv[1])\nfrom false_agent import FalseHaproxy\n"
                   "try: FalseHaproxy(sys.argv[2]); print('answered')\nexcept (OSError, struct.error): print('refused')")
-        command = as_user(user, "/usr/bin/python3", "-B", "-c", script, Path(__file__).parent, self.folder / listener, groups=groups)
+        command = as_user(user, "/usr/bin/python3", "-B", "-c", script, Path(__file__).parents[1] / "support", self.folder / listener, groups=groups)
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.strip() == "answered"
 
     def stop(self):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "tests/unit/adapter_talk.h"
+#include "tests/unit/relay/adapter_talk.h"
 
 #define CONNECTED            SLICE_LITERAL("{\"type\":\"connected\",\"mode\":\"pty\"}")
 #define REPLAY(offset, text) SLICE_LITERAL("\3\0\0\0\0\0\0\0" offset text)

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "tests/unit/resume_world.h"
+#include "tests/unit/relay/resume_world.h"
 
 /* ---- a session of OpenSandbox ---- */
 static uint64_t query_number(struct slice target, const char *name)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""tests/e2e/record_kube.py >tests/data/kubernetes.json: what a real API server (KUBE_APISERVER) says, word for word, for the small one of
+"""tests/e2e/support/record_kube.py >tests/data/kubernetes.json: what a real API server (KUBE_APISERVER) says, word for word, for the small one of
 fake_kube.py: lists in pages, events, a bookmark, refusals. Addresses are on loopback, where the tests have their workers."""
 
 import http.client

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What operators look for: questions, ends and the sandboxes with most tunnels. The rows are tested with real tunnels, in
- * tests/e2e/test_top.py. */
+ * tests/e2e/operate/test_top.py. */
 #include "tests/unit/support.h"
 
 #include <stdio.h>

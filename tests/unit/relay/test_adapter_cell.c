@@ -2,7 +2,7 @@
 /* The caller's side of docs/resume-protocol.md; sections are named as there. */
 #include "tests/unit/support.h"
 
-#include "tests/unit/adapter_talk.h"
+#include "tests/unit/relay/adapter_talk.h"
 
 #define SEC UINT64_C(1000000)
 

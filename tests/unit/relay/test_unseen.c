@@ -3,7 +3,7 @@
  * is said in between. */
 #include "tests/unit/support.h"
 
-#include "tests/unit/tunnel_world.h"
+#include "tests/unit/relay/tunnel_world.h"
 
 #define LARGE 150000
 

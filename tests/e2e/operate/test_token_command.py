@@ -14,7 +14,7 @@ import time
 import pytest
 from cell import BIN
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "data"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "data"))
 import make_bad_tokens  # noqa: E402
 
 CELLGATE = str(BIN / "cellgate")

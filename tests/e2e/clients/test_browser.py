@@ -15,7 +15,7 @@ from browser import Browser
 from network import outside
 from terminal_server import TerminalServer
 
-QUICKSTART = pathlib.Path(__file__).parents[2] / "examples/quickstart"
+QUICKSTART = pathlib.Path(__file__).parents[3] / "examples/quickstart"
 ROWS = ".xterm-rows"
 TOKEN = "header.payload-part.signature_x"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/unit/adapter_talk.h"
+#include "tests/unit/relay/adapter_talk.h"
 
 /* What the adapter compares by itself, if it does, is counted. */
 static size_t compared;
