@@ -229,7 +229,8 @@ def test_output_and_input_are_exact_across_announced_migrations(stage):
     typing.wait(lambda: typing.end)
     assert file.stat().st_size == TYPED
     assert hashlib.sha256(data).hexdigest().encode() in typing.output
-    assert resumed(stage) == 4 * MOVES
+    # one more if the exec's last output was not confirmed when its worker closed: the relay asks once again
+    assert resumed(stage) - 4 * MOVES in (0, 1)
     assert not any(outcomes(stage, "gap").values()), outcomes(stage, "gap")
 
 
