@@ -41,7 +41,7 @@ static enum client_hello enter_record(struct slice *bytes, size_t *left)
         return CLIENT_HELLO_MORE;
     *left = (size_t)bytes->at[3] << 8 | bytes->at[4];
     *bytes = slice_from(*bytes, TLS_RECORD_HEAD);
-    return *left > 0 && *left <= TLS_RECORD_MOST ? CLIENT_HELLO_NAMED : CLIENT_HELLO_BAD;
+    return *left > 0 && *left <= TLS_RECORD_MAX ? CLIENT_HELLO_NAMED : CLIENT_HELLO_BAD;
 }
 
 /* Puts the message together; NAMED: it is whole. */

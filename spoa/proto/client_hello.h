@@ -12,16 +12,16 @@
 enum client_hello {
     CLIENT_HELLO_MORE,    /* not to be told yet */
     CLIENT_HELLO_FOREIGN, /* this is no TLS */
-    CLIENT_HELLO_BAD, /* it begins with a record of TLS, and is no ClientHello or malformed, or over CLIENT_HELLO_MOST bytes */
+    CLIENT_HELLO_BAD, /* it begins with a record of TLS, and is no ClientHello or malformed, or over CLIENT_HELLO_MAX bytes */
     CLIENT_HELLO_UNNAMED, /* there is no server_name in it */
     CLIENT_HELLO_NAMED
 };
 
-enum { CLIENT_HELLO_MOST = 16384 };
+enum { CLIENT_HELLO_MAX = 16384 };
 
-enum { TLS_HANDSHAKE = 22, TLS_ALERT = 21, TLS_RECORD_HEAD = 5, TLS_RECORD_MOST = 16384 };
+enum { TLS_HANDSHAKE = 22, TLS_ALERT = 21, TLS_RECORD_HEAD = 5, TLS_RECORD_MAX = 16384 };
 
-/* `bytes`: all that has come so far. The message is put together in `memory`, of CLIENT_HELLO_MOST bytes, where *name
+/* `bytes`: all that has come so far. The message is put together in `memory`, of CLIENT_HELLO_MAX bytes, where *name
  * points: as it stands there, 1 to 255 bytes without NUL. */
 enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name);
 

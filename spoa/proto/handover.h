@@ -134,8 +134,8 @@ bool handover_decode(struct handover *handover, struct slice text, struct writer
     __attribute__((warn_unused_result));
 
 /* What is present, in few bytes, for one that is kept: of the same version of this program only. w->full when it does not
- * fit; HANDOVER_PACKED_MOST bytes beside its texts are enough. */
-enum { HANDOVER_PACKED_MOST = 512 };
+ * fit; HANDOVER_PACKED_MAX bytes beside its texts are enough. */
+enum { HANDOVER_PACKED_MAX = 512 };
 void handover_pack(const struct handover *handover, struct writer *w);
 /* Of bytes that handover_pack wrote; texts point there. */
 struct handover handover_unpack(struct slice packed);

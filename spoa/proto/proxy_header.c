@@ -29,7 +29,7 @@ void proxy_header_write(struct writer *w, const struct address *from, const stru
     static const struct address nobody;
     size_t bytes = to->family == 4 ? 4 : 16;
 
-    if (authority.len > PROXY_AUTHORITY_MOST || unique_id.len > PROXY_UNIQUE_ID_MOST) {
+    if (authority.len > PROXY_AUTHORITY_MAX || unique_id.len > PROXY_UNIQUE_ID_MAX) {
         w->full = true;
         return;
     }

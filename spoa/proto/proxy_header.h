@@ -10,9 +10,9 @@
 #include "spoa/base/text/address.h"
 
 enum {
-    PROXY_AUTHORITY_MOST = 255,
-    PROXY_UNIQUE_ID_MOST = 128, /* HAProxy refuses what is longer */
-    PROXY_HEADER_MOST = 16 + 36 + 3 + PROXY_AUTHORITY_MOST + 3 + PROXY_UNIQUE_ID_MOST
+    PROXY_AUTHORITY_MAX = 255,
+    PROXY_UNIQUE_ID_MAX = 128, /* HAProxy refuses what is longer */
+    PROXY_HEADER_MAX = 16 + 36 + 3 + PROXY_AUTHORITY_MAX + 3 + PROXY_UNIQUE_ID_MAX
 };
 
 /* from: NULL, or of the same family; its port is 0. authority and unique_id may be absent; both fit, or w->full. */

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#define LIMIT_MOST (1u << 20)
-#define NO_PLACE   LIMIT_MOST
+#define LIMIT_MAX (1u << 20)
+#define NO_PLACE   LIMIT_MAX
 #define FRAME_ID   1 /* HAProxy's, too: one NOTIFY per stream-id */
 
 /* A question's stream-id is round * limit + place: it names the place, and is used only once. A tunnel that
@@ -29,7 +29,7 @@ struct spop_client {
 
 struct spop_client *spop_client_new(unsigned limit)
 {
-    if (limit == 0 || limit > LIMIT_MOST)
+    if (limit == 0 || limit > LIMIT_MAX)
         return NULL;
     struct spop_client *client = calloc(1, sizeof *client + limit * sizeof client->places[0]);
     if (!client)

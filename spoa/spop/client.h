@@ -19,7 +19,7 @@ struct spop_client *spop_client_new(unsigned limit);
 /* NULL is fine; contexts of open questions are not touched (spop_client_lost). */
 void spop_client_free(struct spop_client *client);
 
-/* The first frame, once. `out` has room for SPOP_HELLO_MOST bytes. */
+/* The first frame, once. `out` has room for SPOP_HELLO_MAX bytes. */
 void spop_client_hello(struct spop_client *client, const struct spop_offer *offer, struct writer *out);
 /* Whether a question may be asked now. */
 bool spop_client_ready(const struct spop_client *client);
@@ -57,7 +57,7 @@ struct spop_client_event {
     uint64_t status;
 };
 
-/* Takes the next frame off *in. `out` has room for SPOP_HELLO_MOST bytes. */
+/* Takes the next frame off *in. `out` has room for SPOP_HELLO_MAX bytes. */
 enum spop_client_step spop_client_next(struct spop_client *client, struct slice *in,
                                        struct spop_client_event *event, struct writer *out);
 /* After the connection has ended: hands back the context

@@ -31,7 +31,7 @@ struct spop_conversation_event {
     uint64_t status;
 };
 
-/* Takes the next frame off *in. `out` has room for SPOP_HELLO_MOST bytes. After the end it takes nothing any
+/* Takes the next frame off *in. `out` has room for SPOP_HELLO_MAX bytes. After the end it takes nothing any
  * more. A frame of a type that the protocol does not know is skipped. */
 enum spop_conversation_step spop_conversation_next(struct spop_conversation *conversation, struct slice *in,
                                                    struct spop_conversation_event *event, struct writer *out);

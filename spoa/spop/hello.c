@@ -54,7 +54,7 @@ static enum spop_status frame_size_judge(struct spop_value value, size_t most, s
     uint64_t wanted;
     if (value.kind == SPOP_NULL)
         return SPOP_STATUS_NO_FRAME_SIZE;
-    if (!spop_value_unsigned(value, &wanted) || wanted < SPOP_SIZE_LEAST || wanted > most)
+    if (!spop_value_unsigned(value, &wanted) || wanted < SPOP_SIZE_MIN || wanted > most)
         return SPOP_STATUS_BAD_FRAME_SIZE;
     *size = (size_t)wanted;
     return SPOP_STATUS_NORMAL;
@@ -76,8 +76,8 @@ enum spop_status spop_offer_read(struct slice payload, struct spop_offer *offer)
         return judged;
     if (list.capabilities.kind != SPOP_TEXT)
         return SPOP_STATUS_NO_CAPABILITIES;
-    if (offer->frame_size > SPOP_FRAME_MOST)
-        offer->frame_size = SPOP_FRAME_MOST;
+    if (offer->frame_size > SPOP_FRAME_MAX)
+        offer->frame_size = SPOP_FRAME_MAX;
     offer->pipelining = has_word(list.capabilities.bytes, "pipelining");
     offer->healthcheck = list.healthcheck.kind == SPOP_BOOL && list.healthcheck.truth;
     offer->engine_id = list.engine_id.bytes;

@@ -10,11 +10,11 @@
 #include "spoa/spop/spop.h"
 
 /* Room that any of the frames written here fits in. */
-#define SPOP_HELLO_MOST 512
+#define SPOP_HELLO_MAX 512
 
 /* What HAPROXY-HELLO offers. */
 struct spop_offer {
-    size_t frame_size;      /* max-frame-size, cut to SPOP_FRAME_MOST */
+    size_t frame_size;      /* max-frame-size, cut to SPOP_FRAME_MAX */
     struct slice engine_id; /* absent for a health check */
     bool healthcheck;
     bool pipelining;

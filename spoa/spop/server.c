@@ -170,7 +170,7 @@ void server_drain(struct server *server, uint64_t grace, void (*drained)(void *c
 /* The fallback must fit the smallest frame and its name HAProxy, else there is no last resort. */
 static bool options_sane(const struct server_options *options)
 {
-    uint8_t memory[SPOP_SIZE_LEAST];
+    uint8_t memory[SPOP_SIZE_MIN];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_actions actions = {.out = &out, .prefix_len = options->prefix_len};
     spop_frame_begin(&out, SPOP_TYPE_ACK, UINT64_MAX, UINT64_MAX);

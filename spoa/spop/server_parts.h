@@ -19,7 +19,7 @@
 
 /* Read at once; with 20 frames of 3 KiB in flight, HAProxy fills it. */
 #define SERVER_READ  (64u * 1024)
-#define SERVER_FRAME (SPOP_LENGTH_BYTES + SPOP_FRAME_MOST)
+#define SERVER_FRAME (SPOP_LENGTH_BYTES + SPOP_FRAME_MAX)
 /* Answers collected for one write: there is always room for one more frame. */
 #define SERVER_WRITE (SERVER_READ + SERVER_FRAME)
 

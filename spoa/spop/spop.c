@@ -44,7 +44,7 @@ enum spop_step spop_frame_read(struct slice in, size_t most, struct spop_frame *
     uint32_t length = reader_u32(&r);
     if (length > most)
         return SPOP_STEP_TOO_BIG;
-    if (length < SPOP_FRAME_LEAST)
+    if (length < SPOP_FRAME_MIN)
         return SPOP_STEP_INVALID;
     *size += length;
     if (r.rest.len < length)
@@ -139,7 +139,7 @@ static bool name_byte(uint8_t c)
 
 static bool name_acceptable(const struct spop_actions *actions, enum spop_scope scope, struct slice name)
 {
-    if (name.len == 0 || scope_len[scope] + 1 + actions->prefix_len + 1 + name.len > SPOP_VARIABLE_MOST)
+    if (name.len == 0 || scope_len[scope] + 1 + actions->prefix_len + 1 + name.len > SPOP_VARIABLE_MAX)
         return false;
     for (size_t i = 0; i < name.len; i++)
         if (!name_byte(name.at[i]))

@@ -12,10 +12,10 @@
 
 /* Lengths are those on the wire: of a frame without its own four length bytes. */
 #define SPOP_LENGTH_BYTES 4
-#define SPOP_FRAME_LEAST  7     /* type, flags, two one-byte ids */
+#define SPOP_FRAME_MIN  7     /* type, flags, two one-byte ids */
 #define SPOP_FRAME_USUAL  16380 /* HAProxy's with tune.bufsize 16384 */
-#define SPOP_FRAME_MOST   65532 /* the most we agree to */
-#define SPOP_SIZE_LEAST   256   /* a peer that agrees to less is refused */
+#define SPOP_FRAME_MAX   65532 /* the most we agree to */
+#define SPOP_SIZE_MIN   256   /* a peer that agrees to less is refused */
 
 enum spop_type {
     SPOP_TYPE_UNSET = 0, /* a further fragment; we never agree to fragmentation */
@@ -112,7 +112,7 @@ void spop_arg_write(struct writer *w, size_t message, struct slice name, struct 
 enum spop_scope { SPOP_PROCESS, SPOP_SESSION, SPOP_TRANSACTION, SPOP_REQUEST, SPOP_RESPONSE };
 
 /* HAProxy reads out of bounds behind a longer "scope.prefix.name". */
-#define SPOP_VARIABLE_MOST 63
+#define SPOP_VARIABLE_MAX 63
 
 /* Builds the actions of one ACK into the writer of the frame. */
 struct spop_actions {
@@ -131,7 +131,7 @@ void spop_set_var(struct spop_actions *actions, enum spop_scope scope, struct sl
  * HAProxy can take the name is not checked: that is for a test. */
 struct spop_variable {
     uint8_t type, arguments, scope, len;
-    char name[SPOP_VARIABLE_MOST + 1];
+    char name[SPOP_VARIABLE_MAX + 1];
 };
 #define SPOP_VARIABLE(scope_, name_)                                                                  \
     {                                                                                                 \

@@ -10,11 +10,11 @@
 #include "spoa/net/net.h"
 #include "spoa/spop/server.h"
 
-#define CONNECTIONS_MOST UINT16_MAX
-#define SECONDS_MOST     86400.0
-#define OUTPUT_MOST      ((double)(1 << 30))
+#define CONNECTIONS_MAX UINT16_MAX
+#define SECONDS_MAX     86400.0
+#define OUTPUT_MAX      ((double)(1 << 30))
 #define MODE_BITS        0777u
-#define FALLBACK_MOST    128 /* bytes: it must fit into the smallest frame */
+#define FALLBACK_MAX    128 /* bytes: it must fit into the smallest frame */
 
 struct spop_agent_message {
     struct slice name;
@@ -40,7 +40,7 @@ struct spop_agent {
     struct server *server; /* NULL: it does not listen yet */
     struct server_options options;
     uint64_t grace; /* microseconds */
-    char fallback_name[SPOP_VARIABLE_MOST + 1], fallback_value[FALLBACK_MOST + 1];
+    char fallback_name[SPOP_VARIABLE_MAX + 1], fallback_value[FALLBACK_MAX + 1];
     struct handler *handlers;
     size_t handler_count;
     struct spop_agent_answer owed; /* between spop_agent_answer_begin and _end: then its agent is set */
@@ -360,7 +360,7 @@ void spop_agent_free(struct spop_agent *agent)
 /* Whether HAProxy can take the fallback's name, and the smallest frame its value. */
 static bool fallback_sane(struct spop_agent *agent, const char *name, const char *value)
 {
-    uint8_t memory[SPOP_SIZE_LEAST];
+    uint8_t memory[SPOP_SIZE_MIN];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_actions actions = {.out = &out, .prefix_len = agent->options.prefix_len};
     spop_set_var(&actions, SPOP_TRANSACTION, slice_text(name), spop_null());
@@ -368,9 +368,9 @@ static bool fallback_sane(struct spop_agent *agent, const char *name, const char
         return fail(
             &agent->why,
             "not a variable: txn.PREFIX.%.64s has letters, digits, '_' and '.', at most %d with its prefix",
-            name, SPOP_VARIABLE_MOST);
-    if (strlen(value) > FALLBACK_MOST)
-        return fail(&agent->why, "the fallback's value has more than %d bytes", FALLBACK_MOST);
+            name, SPOP_VARIABLE_MAX);
+    if (strlen(value) > FALLBACK_MAX)
+        return fail(&agent->why, "the fallback's value has more than %d bytes", FALLBACK_MAX);
     return true;
 }
 
@@ -397,13 +397,13 @@ bool spop_agent_limit(struct spop_agent *agent, enum spop_agent_limit limit, dou
         size_t *number;
         uint64_t *time;
     } limits[] = {
-        [SPOP_AGENT_CONNECTIONS] = {"connections", 1, CONNECTIONS_MOST, &options->connections, NULL},
-        [SPOP_AGENT_OUTPUT_BYTES] = {"output bytes", 1, OUTPUT_MOST, &options->output, NULL},
-        [SPOP_AGENT_HELLO_SECONDS] = {"hello seconds", 0.001, SECONDS_MOST, NULL, &options->hello_timeout},
-        [SPOP_AGENT_FRAME_SECONDS] = {"frame seconds", 0.001, SECONDS_MOST, NULL, &options->frame_timeout},
-        [SPOP_AGENT_WRITE_SECONDS] = {"write seconds", 0.001, SECONDS_MOST, NULL, &options->write_timeout},
-        [SPOP_AGENT_IDLE_SECONDS] = {"idle seconds", 0, SECONDS_MOST, NULL, &options->idle_timeout},
-        [SPOP_AGENT_GRACE_SECONDS] = {"grace seconds", 0, SECONDS_MOST, NULL, &agent->grace},
+        [SPOP_AGENT_CONNECTIONS] = {"connections", 1, CONNECTIONS_MAX, &options->connections, NULL},
+        [SPOP_AGENT_OUTPUT_BYTES] = {"output bytes", 1, OUTPUT_MAX, &options->output, NULL},
+        [SPOP_AGENT_HELLO_SECONDS] = {"hello seconds", 0.001, SECONDS_MAX, NULL, &options->hello_timeout},
+        [SPOP_AGENT_FRAME_SECONDS] = {"frame seconds", 0.001, SECONDS_MAX, NULL, &options->frame_timeout},
+        [SPOP_AGENT_WRITE_SECONDS] = {"write seconds", 0.001, SECONDS_MAX, NULL, &options->write_timeout},
+        [SPOP_AGENT_IDLE_SECONDS] = {"idle seconds", 0, SECONDS_MAX, NULL, &options->idle_timeout},
+        [SPOP_AGENT_GRACE_SECONDS] = {"grace seconds", 0, SECONDS_MAX, NULL, &agent->grace},
     };
     if (!before_listening(agent, "a limit"))
         return false;

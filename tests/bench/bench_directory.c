@@ -376,7 +376,7 @@ static void send_all(struct asker *a, const struct writer *w)
 /* Reads until so many answers came. Each context is a double: when it was asked; then how long it took. */
 static void await(struct asker *a, unsigned answers)
 {
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     for (;;) {
         struct slice rest = slice_of(a->in, a->len);
         struct spop_client_event event;
@@ -402,7 +402,7 @@ static void await(struct asker *a, unsigned answers)
 static void connect_to(struct asker *a, const char *folder, const char *name, unsigned questions)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer out = writer_of(memory, sizeof memory);
     const struct spop_offer offer = {.frame_size = FRAME};
     snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name);

@@ -275,7 +275,7 @@ static void on_io(void *owner, int events)
 static void start(struct connection *c, struct bench *bench)
 {
     struct fail why;
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_offer offer = {SPOP_FRAME_USUAL, SLICE_LITERAL("bench-spop"), false, true};
     int fd = net_connect(&bench->address, &why);

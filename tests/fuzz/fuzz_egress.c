@@ -81,7 +81,7 @@ struct seen {
 /* One half is the client's, the other the server's, in pieces of so many bytes. */
 static struct seen watch_hellos(struct slice bytes, size_t piece)
 {
-    static uint8_t memory[CLIENT_HELLO_MOST];
+    static uint8_t memory[CLIENT_HELLO_MAX];
     struct hello_watch watch = {.done = false};
     struct seen seen = {0};
     size_t half = bytes.len / 2, from = 0;
@@ -118,7 +118,7 @@ static void read_flights(struct slice bytes)
 
 static void read_hello(struct slice bytes)
 {
-    static uint8_t memory[CLIENT_HELLO_MOST];
+    static uint8_t memory[CLIENT_HELLO_MAX];
     struct writer w = writer_of(memory, sizeof memory);
     struct slice name;
     enum client_hello whole = client_hello_read(bytes, &w, &name), part = CLIENT_HELLO_MORE;

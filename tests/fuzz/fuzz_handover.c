@@ -42,8 +42,8 @@ static int read_input(const uint8_t *data, size_t size)
         if (encoded.full || !handover_decode(&second, writer_slice(&encoded), &decoded_again, &why) ||
             !same(&first, &second))
             abort();
-        static uint8_t kept[LINE + HANDOVER_PACKED_MOST];
-        struct writer packed = writer_of(kept, size + HANDOVER_PACKED_MOST);
+        static uint8_t kept[LINE + HANDOVER_PACKED_MAX];
+        struct writer packed = writer_of(kept, size + HANDOVER_PACKED_MAX);
         handover_pack(&first, &packed);
         second = handover_unpack(writer_slice(&packed));
         if (packed.full || !same(&first, &second))

@@ -41,7 +41,7 @@ static void check_output(struct slice out)
     struct spop_frame frame;
     size_t size;
     while (out.len) {
-        CHECK(spop_frame_read(out, SPOP_FRAME_MOST, &frame, &size) == SPOP_STEP_FRAME);
+        CHECK(spop_frame_read(out, SPOP_FRAME_MAX, &frame, &size) == SPOP_STEP_FRAME);
         struct reader payload = reader_of(frame.payload);
         struct spop_action action;
         while (frame.type == SPOP_TYPE_ACK && spop_action_next(&payload, &action))
@@ -58,7 +58,7 @@ static size_t converse(struct slice in, size_t piece, struct writer out)
     enum spop_conversation_step step;
     for (size_t there = piece, taken = 0;; there += piece) {
         struct slice part = slice_sub(in, taken, there - taken);
-        while (out.size - out.len > 2 * SPOP_FRAME_MOST &&
+        while (out.size - out.len > 2 * SPOP_FRAME_MAX &&
                (step = spop_conversation_next(&agent, &part, &event, &out)) != SPOP_CONVERSATION_MORE)
             if (step == SPOP_CONVERSATION_NOTIFY)
                 acknowledge(&agent, &event.frame, &out);

@@ -480,7 +480,7 @@ static bool set_inside(struct handover *h, struct egress *e)
                                        .addr = e->address,
                                        .issued = e->view->now,
                                        .until = h->exp};
-    size_t most = PROXY_UNIQUE_ID_MOST - INSIDE_PROOF_TEXT - INSIDE_PROOF_SPACES;
+    size_t most = PROXY_UNIQUE_ID_MAX - INSIDE_PROOF_TEXT - INSIDE_PROOF_SPACES;
     if (inside.name.len > most)
         return egress_deny(e, REFUSAL_egress_denied, "rules",
                            "the sandbox's name is too long to be inspected");

@@ -12,13 +12,13 @@ struct buffer {
     uint8_t *memory;
     uint32_t start, end; /* the bytes held are memory[start, end) */
     uint32_t size;       /* of memory */
-    uint32_t limit;      /* more than this is never held, nor than BUFFER_LIMIT_MOST */
+    uint32_t limit;      /* more than this is never held, nor than BUFFER_LIMIT_MAX */
 };
-#define BUFFER_LIMIT_MOST ((size_t)INT32_MAX)
+#define BUFFER_LIMIT_MAX ((size_t)INT32_MAX)
 
 static inline struct buffer buffer_with_limit(size_t limit)
 {
-    return (struct buffer){NULL, 0, 0, 0, (uint32_t)(limit < BUFFER_LIMIT_MOST ? limit : BUFFER_LIMIT_MOST)};
+    return (struct buffer){NULL, 0, 0, 0, (uint32_t)(limit < BUFFER_LIMIT_MAX ? limit : BUFFER_LIMIT_MAX)};
 }
 
 static inline struct slice buffer_slice(const struct buffer *b)

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "spoa/base/bytes/must_check.h"
+
 struct slice {
     const uint8_t *at;
     size_t len;

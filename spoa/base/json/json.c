@@ -312,7 +312,7 @@ struct decimal {
     int64_t exponent;
 };
 
-enum { EXPONENT_MOST = 100000 }; /* more than a document's digits could make up for */
+enum { EXPONENT_MAX = 100000 }; /* more than a document's digits could make up for */
 
 /* The scan has seen that it is a number. Returns false if it is negative. */
 static bool read_decimal(struct slice text, struct decimal *d)
@@ -329,7 +329,7 @@ static bool read_decimal(struct slice text, struct decimal *d)
     size_t point = slice_find(digits, '.');
     *d = (struct decimal){.whole = slice_sub(digits, 0, point), .fraction = slice_from(digits, point + 1)};
     exponent = slice_from(exponent, down || slice_starts(exponent, "+"));
-    for (size_t i = 0; i < exponent.len && by < EXPONENT_MOST; i++)
+    for (size_t i = 0; i < exponent.len && by < EXPONENT_MAX; i++)
         by = by * 10 + exponent.at[i] - '0';
     d->exponent = down ? -(int64_t)by : (int64_t)by;
     return !slice_starts(text, "-");

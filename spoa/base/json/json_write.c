@@ -6,7 +6,7 @@
 
 #include "spoa/base/json/json_string.h"
 
-enum { ONE_MOST = 6 }; /* bytes that stand for one character */
+enum { ONE_MAX = 6 }; /* bytes that stand for one character */
 
 /* Takes one character that does not stand for itself off *text, writes it, and returns the number of bytes. */
 static size_t put_one(uint8_t *to, struct slice *text)
@@ -40,7 +40,7 @@ static bool stands_for_itself(uint8_t c)
 static size_t put_some(uint8_t *to, size_t room, struct slice *text)
 {
     size_t len = 0;
-    while (text->len && room - len >= ONE_MOST) {
+    while (text->len && room - len >= ONE_MAX) {
         if (!stands_for_itself(text->at[0])) {
             len += put_one(to + len, text);
             continue;
@@ -55,7 +55,7 @@ static size_t put_some(uint8_t *to, size_t room, struct slice *text)
 
 size_t json_text_len(struct slice text)
 {
-    uint8_t one[ONE_MOST];
+    uint8_t one[ONE_MAX];
     size_t len = 2;
     while (text.len) {
         uint8_t c = text.at[0];

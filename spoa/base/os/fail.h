@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "spoa/base/bytes/must_check.h"
+
 struct fail {
     char text[512];
 };

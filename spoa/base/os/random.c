@@ -13,7 +13,7 @@ bool random_bytes(void *to, size_t len)
     static _Thread_local uint8_t pool[POOL];
     static _Thread_local size_t left;
 
-    assert(len <= RANDOM_MOST);
+    assert(len <= RANDOM_MAX);
     if (left < len) {
         if (getrandom(pool, sizeof pool, 0) != sizeof pool)
             return false;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RANDOM_MOST = 64 }; /* bytes of one call */
+enum { RANDOM_MAX = 64 }; /* bytes of one call */
 
 /* False when the kernel gives none. */
 bool random_bytes(void *to, size_t len) __attribute__((warn_unused_result));

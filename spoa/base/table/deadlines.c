@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { CHILDREN = 4, LEAST = 16 };
+enum { CHILDREN = 4, ROOM_MIN = 16 };
 
 /* ---- the heap: places are counted from 0 here ---- */
 static void put(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
@@ -60,9 +60,9 @@ bool deadlines_reserve(struct deadlines *d, size_t objects)
 {
     if (objects <= d->room)
         return true;
-    if (objects > DEADLINES_MOST)
+    if (objects > DEADLINES_MAX)
         return false;
-    size_t room = objects + objects / 4 + LEAST;
+    size_t room = objects + objects / 4 + ROOM_MIN;
     struct deadlines_entry *heap = realloc(d->heap, room * sizeof *heap);
     if (!heap)
         return false;

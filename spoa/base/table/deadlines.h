@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEADLINES_MOST (UINT32_MAX / 2) /* objects */
+#define DEADLINES_MAX (UINT32_MAX / 2) /* objects */
 
 /* In the object, zeroed before its first use. It stays where it is while it has a time. */
 struct deadline {
@@ -26,7 +26,7 @@ struct deadlines {
     uint32_t count, room;
 };
 
-/* So many objects may have a time from now on. False: out of memory, or more than DEADLINES_MOST. */
+/* So many objects may have a time from now on. False: out of memory, or more than DEADLINES_MAX. */
 bool deadlines_reserve(struct deadlines *d, size_t objects) __attribute__((warn_unused_result));
 /* It is due then, and not when it was before. There is room for it. */
 void deadlines_set(struct deadlines *d, struct deadline *of, uint64_t at);

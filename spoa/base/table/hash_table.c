@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { LEAST = 16 };
+enum { BUCKETS_MIN = 16 };
 
 static struct hash_node **bucket_of(const struct hash_table *t, uint64_t hash)
 {
@@ -24,11 +24,11 @@ static bool set_room(struct hash_table *t, size_t room)
 
 static bool begin(struct hash_table *t)
 {
-    if (!set_room(t, LEAST))
+    if (!set_room(t, BUCKETS_MIN))
         return false;
-    t->used = LEAST;
-    t->mask = LEAST - 1;
-    for (size_t i = 0; i < LEAST; i++)
+    t->used = BUCKETS_MIN;
+    t->mask = BUCKETS_MIN - 1;
+    for (size_t i = 0; i < BUCKETS_MIN; i++)
         t->buckets[i] = NULL;
     return true;
 }
@@ -108,9 +108,9 @@ void hash_table_remove(struct hash_table *t, struct hash_node *node)
     }
     *link = node->next;
     t->count--;
-    if (t->used > LEAST && t->count < t->used / 2)
+    if (t->used > BUCKETS_MIN && t->count < t->used / 2)
         shrink(t);
-    if (t->used > LEAST && t->count < t->used / 2)
+    if (t->used > BUCKETS_MIN && t->count < t->used / 2)
         shrink(t);
 }
 

@@ -19,7 +19,7 @@
 struct slabs slabs_of(size_t size)
 {
     size_t rounded = (size + 7) & ~(size_t)7;
-    assert(rounded && rounded <= SLABS_SIZE_MOST);
+    assert(rounded && rounded <= SLABS_SIZE_MAX);
     return (struct slabs){.size = rounded};
 }
 

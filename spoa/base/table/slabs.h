@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #define SLABS_SIZE      65536 /* bytes of a slab, with its head */
-#define SLABS_SIZE_MOST 8192  /* of an object */
+#define SLABS_SIZE_MAX 8192  /* of an object */
 
 struct slab;
 
@@ -23,7 +23,7 @@ struct slabs {
     size_t places, kept; /* for objects in these: free ones, and how many of them are for objects that rest */
 };
 
-/* size: at most SLABS_SIZE_MOST; it is rounded up. */
+/* size: at most SLABS_SIZE_MAX; it is rounded up. */
 struct slabs slabs_of(size_t size);
 /* An object, zeroed; NULL when out of memory. */
 void *slabs_take(struct slabs *slabs);

@@ -252,7 +252,7 @@ static enum client_hello wait_for_more(const struct egress_io *io)
 /* Clears what of the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
 static void judge(struct egress_io *io)
 {
-    static _Thread_local uint8_t memory[CLIENT_HELLO_MOST];
+    static _Thread_local uint8_t memory[CLIENT_HELLO_MAX];
     enum client_hello said;
     do {
         struct slice name, bytes = slice_from(buffer_slice(&io->client.in), io->cleared);
@@ -313,7 +313,7 @@ static void set_patience(struct egress_io *io)
 /* The connection to HAProxy, which reads what is inside: with TLS, or without. */
 static bool open_inside(struct egress_io *io, bool tls)
 {
-    uint8_t memory[PROXY_HEADER_MOST];
+    uint8_t memory[PROXY_HEADER_MAX];
     const struct handover *h = &io->handover;
     struct writer w = writer_of(memory, sizeof memory);
     struct fail why;

@@ -61,7 +61,7 @@ static bool finish(struct buffer *out, enum mux_frame_type type, uint32_t number
 
 bool mux_frame_put_response(struct buffer *out, uint32_t number, const struct http_head *head)
 {
-    struct buffer text = buffer_with_limit(BUFFER_LIMIT_MOST);
+    struct buffer text = buffer_with_limit(BUFFER_LIMIT_MAX);
     bool good = json_write(&text, "{\"status\":%u,\"headers\":{", head->status) &&
                 mux_put_headers(&text, head, true) && json_write(&text, "}}");
     return finish(out, MUX_FRAME_RESPONSE, number, &text, good);
@@ -69,7 +69,7 @@ bool mux_frame_put_response(struct buffer *out, uint32_t number, const struct ht
 
 bool mux_frame_put_end(struct buffer *out, uint32_t number, const struct http_head *trailers)
 {
-    struct buffer text = buffer_with_limit(BUFFER_LIMIT_MOST);
+    struct buffer text = buffer_with_limit(BUFFER_LIMIT_MAX);
     bool good = !trailers || !trailers->count ||
                 (json_write(&text, "{\"trailers\":{") && mux_put_headers(&text, trailers, true) &&
                  json_write(&text, "}}"));

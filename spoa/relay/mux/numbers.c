@@ -8,8 +8,8 @@
 
 struct mux_numbers mux_numbers_of(void)
 {
-    return (struct mux_numbers){.kept = buffer_with_limit(BUFFER_LIMIT_MOST),
-                                .waiting = buffer_with_limit(BUFFER_LIMIT_MOST),
+    return (struct mux_numbers){.kept = buffer_with_limit(BUFFER_LIMIT_MAX),
+                                .waiting = buffer_with_limit(BUFFER_LIMIT_MAX),
                                 .window = CELL_RESUME_WINDOW};
 }
 

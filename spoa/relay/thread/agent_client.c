@@ -15,7 +15,7 @@
 #define QUESTION_MAX     SPOP_FRAME_USUAL
 #define UNWATCH_MAX      128
 #define HELLO_PATIENCE   (5 * SECOND) /* for connecting and the agent's HELLO */
-#define INPUT_MAX        (4 * SPOP_FRAME_MOST)
+#define INPUT_MAX        (4 * SPOP_FRAME_MAX)
 #define OUTPUT_MAX       (64 << 20)
 #define TAKEN_BACK(most) (1 + (most) / 8) /* at a time, beside the questions */
 
@@ -322,7 +322,7 @@ static void on_ready_to_ask(struct agent_client *r)
 /* False: the connection is over. */
 static bool take_frames(struct agent_client *r)
 {
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer goodbye = writer_of(memory, sizeof memory);
     struct slice in = buffer_slice(&r->stream.in);
     size_t before = in.len;
@@ -375,7 +375,7 @@ static void on_late(void *owner)
 static void on_connected(void *owner)
 {
     struct agent_client *r = owner;
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer hello = writer_of(memory, sizeof memory);
     struct spop_offer offer = {SPOP_FRAME_USUAL, SLICE_LITERAL("cellgate-relay"), false, true};
 

@@ -240,7 +240,7 @@ static void tell_early(void *owner)
 /* ---- the request ---- */
 static bool put_request(struct dial *d, const struct dial_options *o)
 {
-    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_HEADER_MOST];
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_HEADER_MAX];
     struct writer w = writer_of(memory, sizeof memory);
     struct upgrade upgrade = upgrade_unpack(o->upgrade);
     uint8_t nonce[16];
@@ -321,7 +321,7 @@ struct dial *dial_new(const struct dial_options *o)
     d->stream = (struct stream){.user = &stream_user,
                                 .owner = d,
                                 .in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST),
-                                .out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_HEADER_MOST)};
+                                .out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_HEADER_MAX)};
     d->body = buffer_with_limit(BODY_MAX);
     d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
     loop_timer_open(&d->told, o->loop, tell_early, d);

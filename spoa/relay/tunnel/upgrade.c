@@ -249,7 +249,7 @@ static uint32_t put_kept(struct writer *w, struct slice text)
 
 struct upgrade_kept *upgrade_keep(const struct upgrade *u)
 {
-    size_t size = u->size + HANDOVER_PACKED_MOST;
+    size_t size = u->size + HANDOVER_PACKED_MAX;
     struct upgrade_kept *kept = malloc(sizeof *kept + size);
 
     if (!kept)

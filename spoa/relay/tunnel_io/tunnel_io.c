@@ -296,7 +296,7 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
     io->entered = true;
     io->thread = thread;
     io->left[CLIENT] = io->left[WORKER] =
-        buffer_with_limit(BUFFER_LIMIT_MOST); /* one read, or what was moved */
+        buffer_with_limit(BUFFER_LIMIT_MAX); /* one read, or what was moved */
     seat->share = time_shares_take(&thread->shares, &owner);
     io->stats = (struct tunnel_stats){.thread = thread,
                                       .use = limits_use_begin(thread->limits, &owner),

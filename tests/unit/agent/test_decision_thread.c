@@ -173,7 +173,7 @@ static void send_all(int fd, const struct writer *w)
 static enum spop_client_step next(struct relay *r, struct spop_client_event *event)
 {
     for (;;) {
-        uint8_t memory[SPOP_HELLO_MOST];
+        uint8_t memory[SPOP_HELLO_MAX];
         struct writer out = writer_of(memory, sizeof memory);
         memmove(r->bytes, r->bytes + r->taken, r->len -= r->taken);
         struct slice in = slice_of(r->bytes, r->len);
@@ -191,7 +191,7 @@ static void connect_relay(struct relay *r, const struct sockaddr_un *address)
 {
     const struct timeval patience = {.tv_sec = 5};
     const struct spop_offer offer = {16380, SLICE_LITERAL("test"), false, true};
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_client_event event;
     *r = (struct relay){.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), .client = spop_client_new(4)};

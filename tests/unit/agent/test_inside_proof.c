@@ -37,7 +37,7 @@ static void what_was_written_is_read(void **state)
     const char *const ids[] = {"id-1", ""};
     (void)state;
     for (size_t i = 0; i < 6; i++) {
-        uint8_t memory[PROXY_UNIQUE_ID_MOST];
+        uint8_t memory[PROXY_UNIQUE_ID_MAX];
         struct writer w = writer_of(memory, sizeof memory);
         struct inside_connection c = connection(), found = place_of(&c);
         c.until = ends[i % 3];
@@ -55,7 +55,7 @@ static void what_was_written_is_read(void **state)
 
 static void another_place_is_not(void **state)
 {
-    uint8_t memory[PROXY_UNIQUE_ID_MOST];
+    uint8_t memory[PROXY_UNIQUE_ID_MAX];
     struct writer w = writer_of(memory, sizeof memory);
     struct key *key = key_of("0123456789abcdef0123456789abcdef"),
                *other = key_of("0123456789abcdef0123456789abcdeF");
@@ -87,7 +87,7 @@ static void another_place_is_not(void **state)
 
 static void no_byte_of_it_may_change_or_be_missing(void **state)
 {
-    uint8_t memory[PROXY_UNIQUE_ID_MOST];
+    uint8_t memory[PROXY_UNIQUE_ID_MAX];
     struct writer w = writer_of(memory, sizeof memory);
     struct key *key = key_of("0123456789abcdef0123456789abcdef");
     struct inside_connection c = connection(), found = place_of(&c);
@@ -107,7 +107,7 @@ static void no_byte_of_it_may_change_or_be_missing(void **state)
 
 static void what_does_not_fit_is_not_written(void **state)
 {
-    uint8_t memory[PROXY_UNIQUE_ID_MOST];
+    uint8_t memory[PROXY_UNIQUE_ID_MAX];
     struct key *key = key_of("0123456789abcdef0123456789abcdef");
     struct inside_connection c = connection();
     (void)state;

@@ -123,7 +123,7 @@ static void says_that_there_is_no_room(void **state)
     begin(&d, 1);
     deadlines_set(&d, &objects[0].deadline, 5);
     size_t room = d.room;
-    assert_false(deadlines_reserve(&d, (size_t)DEADLINES_MOST + 1));
+    assert_false(deadlines_reserve(&d, (size_t)DEADLINES_MAX + 1));
     alloc_fail_at(1);
     assert_false(deadlines_reserve(&d, room + 1));
     assert_true(deadlines_reserve(&d, room));

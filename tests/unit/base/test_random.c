@@ -12,7 +12,7 @@ enum { TAKEN = 4096 };
 static void *take(void *context)
 {
     uint8_t *to = context;
-    for (size_t len = 8, at = 0; at + RANDOM_MOST <= TAKEN; at += len, len = len < RANDOM_MOST ? len + 8 : 8)
+    for (size_t len = 8, at = 0; at + RANDOM_MAX <= TAKEN; at += len, len = len < RANDOM_MAX ? len + 8 : 8)
         if (!random_bytes(to + at, len))
             return NULL;
     return to;
@@ -21,14 +21,14 @@ static void *take(void *context)
 /* The last of TAKEN may not have been filled. */
 static const uint8_t *part(const uint8_t bytes[3][TAKEN], size_t i)
 {
-    size_t parts = (TAKEN - RANDOM_MOST) / 8;
+    size_t parts = (TAKEN - RANDOM_MAX) / 8;
     return bytes[i / parts] + i % parts * 8;
 }
 
 static void no_bytes_are_given_twice(void **state)
 {
     static uint8_t bytes[3][TAKEN];
-    const size_t parts = 3 * (TAKEN - RANDOM_MOST) / 8;
+    const size_t parts = 3 * (TAKEN - RANDOM_MAX) / 8;
     pthread_t threads[2];
     void *taken[2];
     (void)state;

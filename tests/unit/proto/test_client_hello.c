@@ -5,7 +5,7 @@
 
 #include "spoa/proto/client_hello.h"
 
-static uint8_t memory[CLIENT_HELLO_MOST];
+static uint8_t memory[CLIENT_HELLO_MAX];
 
 static enum client_hello look(struct slice bytes, struct slice *name)
 {

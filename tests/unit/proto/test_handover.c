@@ -58,7 +58,7 @@ static void what_is_encoded_is_decoded(void **state)
 
 static void what_is_packed_is_unpacked(void **state)
 {
-    static uint8_t longest[70000], memory[sizeof longest + HANDOVER_PACKED_MOST];
+    static uint8_t longest[70000], memory[sizeof longest + HANDOVER_PACKED_MAX];
     const size_t lengths[] = {0, 1, 254, 255, 256, 65535, 65536, sizeof longest};
 
     (void)state;
@@ -89,7 +89,7 @@ static void what_is_packed_is_unpacked(void **state)
 /* Every field at its longest: the bound beside the texts holds. */
 static void all_that_is_not_text_fits(void **state)
 {
-    static uint8_t text[300], memory[sizeof text * 64 + HANDOVER_PACKED_MOST];
+    static uint8_t text[300], memory[sizeof text * 64 + HANDOVER_PACKED_MAX];
     struct handover h = handover_none();
     size_t texts = 0;
 #define FILL_TEXT(field)    h.field = slice_of(text, sizeof text), texts += sizeof text;
@@ -100,7 +100,7 @@ static void all_that_is_not_text_fits(void **state)
 #define X(kind, field, key) FILL_##kind(field)
     HANDOVER_FIELDS(X)
 #undef X
-    struct writer w = writer_of(memory, texts + HANDOVER_PACKED_MOST);
+    struct writer w = writer_of(memory, texts + HANDOVER_PACKED_MAX);
     (void)state;
     handover_pack(&h, &w);
     assert_false(w.full);

@@ -33,7 +33,7 @@ static void note(struct link *l, struct slice name)
 /* As the relay does it. */
 static void look(struct link *l)
 {
-    static uint8_t memory[CLIENT_HELLO_MOST];
+    static uint8_t memory[CLIENT_HELLO_MAX];
     enum client_hello said;
     do {
         struct writer w = writer_of(memory, sizeof memory);

@@ -57,7 +57,7 @@ static int64_t epoch_in(struct spop_args args)
 
 static void take_frames(struct world *w, struct slice in)
 {
-    uint8_t memory[SPOP_HELLO_MOST];
+    uint8_t memory[SPOP_HELLO_MAX];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_conversation_event event;
     enum spop_conversation_step step;

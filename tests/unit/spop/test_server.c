@@ -169,7 +169,7 @@ static struct slice hear(int fd, size_t frames, bool *ended)
     *ended = false;
     for (int i = 0; i < TURNS_MOST && (seen < frames || start < len) && !*ended; i++) {
         loop_turn(loop, false);
-        size_t room = seen < frames ? sizeof in_memory - SPOP_FRAME_MOST - len
+        size_t room = seen < frames ? sizeof in_memory - SPOP_FRAME_MAX - len
                                     : rest_of_frame(in_memory + start, len - start);
         assert_in_range(room, 1, sizeof in_memory - len);
         ssize_t n = recv(fd, in_memory + len, room, 0);
@@ -181,7 +181,7 @@ static struct slice hear(int fd, size_t frames, bool *ended)
         len += n > 0 ? (size_t)n : 0;
         struct spop_frame frame;
         size_t size;
-        while (spop_frame_read(slice_of(in_memory + start, len - start), SPOP_FRAME_MOST, &frame, &size) ==
+        while (spop_frame_read(slice_of(in_memory + start, len - start), SPOP_FRAME_MAX, &frame, &size) ==
                SPOP_STEP_FRAME) {
             start += size;
             seen++;
@@ -195,7 +195,7 @@ static struct spop_frame take(struct slice *bytes)
 {
     struct spop_frame frame;
     size_t size;
-    assert_int_equal(spop_frame_read(*bytes, SPOP_FRAME_MOST, &frame, &size), SPOP_STEP_FRAME);
+    assert_int_equal(spop_frame_read(*bytes, SPOP_FRAME_MAX, &frame, &size), SPOP_STEP_FRAME);
     *bytes = slice_from(*bytes, size);
     return frame;
 }
@@ -210,7 +210,7 @@ static void put_notify(struct writer *w, uint64_t stream_id, const char *name, s
     size_t at = spop_frame_begin(w, SPOP_TYPE_NOTIFY, stream_id, 1);
     if (name)
         spop_arg_write(w, spop_message_begin(w, slice_text(name)), SLICE_LITERAL("a"), value);
-    assert_true(spop_frame_end(w, at, SPOP_FRAME_MOST));
+    assert_true(spop_frame_end(w, at, SPOP_FRAME_MAX));
 }
 
 static void notify(int fd, uint64_t stream_id, const char *name, struct spop_value value)

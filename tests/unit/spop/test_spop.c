@@ -216,13 +216,13 @@ static enum spop_step read_length(uint32_t length, size_t most)
 static void a_length_is_judged_before_anything_else_is_there(void **state)
 {
     (void)state;
-    for (uint32_t length = 0; length < SPOP_FRAME_LEAST; length++)
+    for (uint32_t length = 0; length < SPOP_FRAME_MIN; length++)
         assert_int_equal(read_length(length, SPOP_FRAME_USUAL), SPOP_STEP_INVALID);
-    assert_int_equal(read_length(SPOP_FRAME_LEAST, SPOP_FRAME_USUAL), SPOP_STEP_MORE);
+    assert_int_equal(read_length(SPOP_FRAME_MIN, SPOP_FRAME_USUAL), SPOP_STEP_MORE);
     assert_int_equal(read_length(SPOP_FRAME_USUAL, SPOP_FRAME_USUAL), SPOP_STEP_MORE);
     assert_int_equal(read_length(SPOP_FRAME_USUAL + 1, SPOP_FRAME_USUAL), SPOP_STEP_TOO_BIG);
     assert_int_equal(read_length(UINT32_MAX, SPOP_FRAME_USUAL), SPOP_STEP_TOO_BIG);
-    assert_int_equal(read_length(0x80000000, SPOP_FRAME_MOST), SPOP_STEP_TOO_BIG);
+    assert_int_equal(read_length(0x80000000, SPOP_FRAME_MAX), SPOP_STEP_TOO_BIG);
 }
 
 static void ids_that_reach_over_the_frame_are_invalid(void **state)
@@ -437,7 +437,7 @@ static void hellos_of_every_haproxy_are_understood(void **state)
                              {"something-new", spop_bool(true)}),
                         &offer),
         SPOP_STATUS_NORMAL); /* 3.1 and later, a larger buffer, a name we do not know */
-    assert_int_equal(offer.frame_size, SPOP_FRAME_MOST);
+    assert_int_equal(offer.frame_size, SPOP_FRAME_MAX);
     assert_int_equal(
         spop_offer_read(LIST({"supported-versions", TEXT("2.0")}, {"max-frame-size", SIZE(16380)},
                              {"capabilities", TEXT("")}, {"healthcheck", spop_bool(true)}),

@@ -52,17 +52,17 @@ static struct spop_frame hear(int fd)
     struct spop_frame frame;
     size_t size;
     hear_all(fd, memory, SPOP_LENGTH_BYTES);
-    assert_int_equal(spop_frame_read(slice_of(memory, SPOP_LENGTH_BYTES), SPOP_FRAME_MOST, &frame, &size),
+    assert_int_equal(spop_frame_read(slice_of(memory, SPOP_LENGTH_BYTES), SPOP_FRAME_MAX, &frame, &size),
                      SPOP_STEP_MORE);
     hear_all(fd, memory + SPOP_LENGTH_BYTES, size - SPOP_LENGTH_BYTES);
-    assert_int_equal(spop_frame_read(slice_of(memory, size), SPOP_FRAME_MOST, &frame, &size),
+    assert_int_equal(spop_frame_read(slice_of(memory, size), SPOP_FRAME_MAX, &frame, &size),
                      SPOP_STEP_FRAME);
     return frame;
 }
 
 static int dial_and_greet(void)
 {
-    uint8_t bytes[SPOP_HELLO_MOST];
+    uint8_t bytes[SPOP_HELLO_MAX];
     struct writer w = writer_of(bytes, sizeof bytes);
     int fd = dial();
     spop_offer_write(&w, &(struct spop_offer){.frame_size = SPOP_FRAME_USUAL, .pipelining = true});
@@ -283,7 +283,7 @@ static void values_of_every_kind_go_both_ways(void **state)
     close(fd);
 }
 
-static uint8_t filler[SPOP_FRAME_MOST];
+static uint8_t filler[SPOP_FRAME_MAX];
 
 /* The first argument's number chooses what is wrong. */
 static void set_wrong(void *context, struct spop_agent_message *message, struct spop_agent_answer *answer)

@@ -7,7 +7,7 @@ static uint8_t sent[256 * 1024], got[8192];
 
 static struct slice hello_of(size_t frame_size, bool healthcheck)
 {
-    static uint8_t bytes[SPOP_HELLO_MOST];
+    static uint8_t bytes[SPOP_HELLO_MAX];
     struct writer w = writer_of(bytes, sizeof bytes);
     spop_offer_write(&w, &(struct spop_offer){.frame_size = frame_size, .healthcheck = healthcheck});
     assert_false(w.full);
@@ -203,16 +203,16 @@ static void frames_of_haproxys_size_are_taken_even_if_less_was_agreed(void **sta
 {
     (void)state;
     static const size_t offered[] = {256, 16380, 32764, 200000};
-    static const size_t taken[] = {16380, 16380, 32764, SPOP_FRAME_MOST};
+    static const size_t taken[] = {16380, 16380, 32764, SPOP_FRAME_MAX};
     for (size_t i = 0; i < 4; i++) {
         struct spop_conversation agent = open_agent(offered[i]);
         struct writer w = writer_of(sent, sizeof sent);
         struct spop_conversation_event event;
         struct slice answer;
-        put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] - SPOP_FRAME_LEAST);
+        put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] - SPOP_FRAME_MIN);
         assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_NOTIFY);
         w.len = 0;
-        put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] + 1 - SPOP_FRAME_LEAST);
+        put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] + 1 - SPOP_FRAME_MIN);
         assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_REFUSED);
         assert_disconnect(answer, SPOP_STATUS_TOO_BIG);
         assert_true(agent.agreed <= offered[i]);
