@@ -193,8 +193,38 @@ static bool clear_path(const struct net_address *address, struct fail *why)
     return true;
 }
 
+static struct {
+    struct net_address address;
+    int fd;
+    bool taken;
+} kept[NET_KEPT_MAX];
+static size_t kept_count;
+
+void net_keep(const struct net_address *address, int fd)
+{
+    if (kept_count == NET_KEPT_MAX)
+        return;
+    kept[kept_count].address = *address;
+    kept[kept_count++].fd = fd;
+}
+
+/* Returns the kept listener of that address, once, or -1. */
+static int take_kept(const struct net_address *address)
+{
+    for (size_t i = 0; i < kept_count; i++)
+        if (!kept[i].taken && kept[i].address.len == address->len &&
+            memcmp(&kept[i].address.any, &address->any, address->len) == 0) {
+            kept[i].taken = true;
+            return kept[i].fd;
+        }
+    return -1;
+}
+
 int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
 {
+    int held = take_kept(address);
+    if (held >= 0)
+        return held;
     bool path = net_is_unix(address);
     if (path && !clear_path(address, why))
         return -1;

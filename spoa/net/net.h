@@ -27,6 +27,8 @@ struct net_address {
 /* Room for the longest text of an address, with its NUL. */
 #define NET_TEXT 128
 
+enum { NET_KEPT_MAX = 8 };
+
 /* Port 0 is allowed: a listener gets a free one. */
 bool net_parse(struct slice text, struct net_address *address, struct fail *why);
 /* bytes: 4 or 16 of an IP address in network order. */
@@ -39,6 +41,9 @@ bool net_is_loopback(const struct net_address *address); /* 127.0.0.0/8 or ::1 *
 /* Listens with a backlog of 1024 or more. A Unix socket gets exactly `mode`, from its first moment on; a
  * socket file that nobody listens on is replaced, anything else at that path is an error. */
 int net_listen(const struct net_address *address, mode_t mode, struct fail *why);
+/* Lets the next net_listen() of this address, in this process or in a clone of it, return fd in place of a new socket. fd comes
+ * from net_listen, too. For NET_KEPT_MAX sockets; more are ignored. */
+void net_keep(const struct net_address *address, int fd);
 /* Closes a listener; the file of a Unix socket is removed first. */
 void net_unlisten(int fd);
 /* The address a socket is bound to. */

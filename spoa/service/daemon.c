@@ -14,7 +14,8 @@
 
 static void print_usage(const struct daemon_program *program, FILE *to)
 {
-    fprintf(to, "usage: %s [-c FILE] [-o KEY=VALUE]... [-t]\n", program->name);
+    fprintf(to, "usage: %s [-c FILE] [-o KEY=VALUE]... [-t]%s\n", program->name,
+            program->has_keeper ? " [--no-keeper] [--server-pid=FILE]" : "");
 }
 
 /* Keys of no section, and those of the program's own. */
@@ -35,10 +36,15 @@ static void print_help(const struct daemon_program *program, FILE *to)
             "  -o KEY=VALUE  instead of what the file says, or its default; may be given several times\n"
             "  -t            check the configuration and leave: 0 if it is good, 1 if not\n"
             "  -V, --version print the version\n"
-            "  -h, --help    print this help\n\n"
+            "  -h, --help    print this help\n"
+            "%s\n"
             "SIGHUP reads the configuration again, SIGTERM drains, a second SIGTERM ends at once,\n"
             "SIGUSR1 logs a summary. Keys of the configuration:\n\n",
-            program->summary);
+            program->summary,
+            program->has_keeper
+                ? "  --no-keeper   work in this process; else a process beside it keeps the sockets if this one dies\n"
+                  "  --server-pid=FILE  the process id of the one that works, rewritten when another one takes over\n"
+                : "");
     for (size_t i = 0; i < count; i++)
         if (is_own(program, table[i].key))
             options_help(to, &table[i], 1);
@@ -84,6 +90,27 @@ static bool take_override(struct daemon_arguments *arguments, const char *text)
     return true;
 }
 
+/* Returns the letter of a long option; 0 if it is taken; '-' if there is none of this name. */
+static int long_option(const struct daemon_program *program, struct daemon_arguments *arguments,
+                       const char *name)
+{
+    static const char server_pid[] = "server-pid=";
+
+    if (strcmp(name, "help") == 0)
+        return 'h';
+    if (strcmp(name, "version") == 0)
+        return 'V';
+    if (program->has_keeper && strcmp(name, "no-keeper") == 0) {
+        arguments->no_keeper = true;
+        return 0;
+    }
+    if (program->has_keeper && strncmp(name, server_pid, sizeof server_pid - 1) == 0) {
+        arguments->server_pid = name + sizeof server_pid - 1;
+        return 0;
+    }
+    return '-';
+}
+
 bool daemon_arguments(const struct daemon_program *program, int argc, char **argv,
                       struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code)
 {
@@ -92,7 +119,7 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
     opterr = 0;
     for (int option; (option = getopt(argc, argv, ":c:o:tVh-:")) != -1;) {
         if (option == '-') /* a long one */
-            option = strcmp(optarg, "help") == 0 ? 'h' : strcmp(optarg, "version") == 0 ? 'V' : option;
+            option = long_option(program, arguments, optarg);
         switch (option) {
         case 'c':
             if (arguments->path)
@@ -108,6 +135,8 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
             return leave(DAEMON_USAGE, exit_code);
         case 't':
             arguments->check = true;
+            break;
+        case 0:
             break;
         case 'V':
             fprintf(out, "%s %s\n", program->name, CELLGATE_VERSION);

@@ -19,11 +19,14 @@ struct daemon_program {
     const char *name;    /* "cellgate-agent" */
     const char *summary; /* one sentence for -h */
     const char *section; /* "agent": whose keys -h lists, beside those of no section */
+    bool has_keeper;     /* it knows --no-keeper and --server-pid (spoa/service/keeper.h) */
 };
 
 struct daemon_arguments {
     const char *path; /* of the configuration */
     bool check;       /* -t: check it and leave */
+    bool no_keeper;   /* --no-keeper: the daemon works in its own process */
+    const char *server_pid; /* --server-pid=FILE; NULL: it is not written */
     const char *overrides[DAEMON_OVERRIDES_MAX];
     size_t overrides_count;
 };

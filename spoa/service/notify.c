@@ -27,6 +27,11 @@ bool notify_open(struct fail *why)
     return !manager() || channel >= 0 || fail(why, "cannot tell the service manager: %m");
 }
 
+int notify_descriptor(void)
+{
+    return channel;
+}
+
 static bool send_to(const char *name, const char *text)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

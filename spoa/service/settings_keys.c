@@ -265,6 +265,8 @@ static const struct option keys[] = {
      RANGE(1, 1024)},
     {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
      "time over which a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
+    {"relay.max_restarts", OPTION_INT, AT(relay.max_restarts), "5",
+     "servers of the relay that may die within a minute before its keeper gives up", RANGE(0, 60)},
 
     {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
      "OpenSandbox's Redis, told which sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or `unix@/PATH`",

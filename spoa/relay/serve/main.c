@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate-relay: command line, signals, admin listener. What it does for tunnels starts in relay.c. */
+/* cellgate-relay: command line, keeper, signals, admin listener. What the relay does for tunnels starts in relay.c. */
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include "spoa/base/os/openssl_memory.h"
 #include "spoa/relay/serve/views.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/keeper.h"
 #include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
 #include "spoa/service/seccomp.h"
@@ -15,9 +16,11 @@ static const struct daemon_program program = {
     .name = "cellgate-relay",
     .summary = "Carries WebSocket tunnels for HAProxy, and keeps them over the loss of a worker.",
     .section = "relay",
+    .has_keeper = true,
 };
 
 struct process {
+    const struct keeper_server *keeper; /* NULL: the process has none */
     struct loop *loop;
     struct log *log;
     struct relay *relay;
@@ -30,19 +33,33 @@ struct process {
 };
 
 /* ---- events of the process ---- */
+
+/* The service manager hears the keeper, or a process without one. */
+static void tell(const struct process *p, enum keeper_word word)
+{
+    if (p->keeper)
+        keeper_tell(p->keeper, word);
+    else if (word == KEEPER_RELOADING)
+        (void)notify_reloading();
+    else if (word == KEEPER_STOPPING)
+        (void)notify_stopping("draining");
+    else
+        (void)notify_ready(word == KEEPER_READY ? "ready" : "reloaded");
+}
+
 static void on_reload(void *context)
 {
     struct process *p = context;
-    (void)notify_reloading();
+    tell(p, KEEPER_RELOADING);
     relay_reload(p->relay);
-    (void)notify_ready("reloaded");
+    tell(p, KEEPER_RELOADED);
 }
 
 static void on_drain(void *context)
 {
     struct process *p = context;
     log_write(p->log, LOG_INFO, "draining");
-    (void)notify_stopping("draining");
+    tell(p, KEEPER_STOPPING);
     relay_drain(p->relay);
 }
 
@@ -96,6 +113,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
                                           .config = arguments->path,
                                           .overrides = arguments->overrides,
                                           .override_count = arguments->overrides_count,
+                                          .keeper = p->keeper,
                                           .drained = on_stop,
                                           .context = p};
     p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
@@ -117,12 +135,35 @@ static void finish(struct process *p)
     log_free(p->log);
 }
 
-static int run(const struct daemon_arguments *arguments, struct settings *settings)
+struct job {
+    const struct daemon_arguments *arguments;
+    struct settings *settings; /* as the file was when the program started */
+};
+
+/* Returns the settings that a server starts with: those of the file now, because a reload may have changed them since the keeper
+ * read it, or those of the start if the file is not good any more. */
+static struct settings *settings_for(const struct job *job, const struct keeper_server *keeper)
 {
-    struct process p = {0};
+    const struct daemon_arguments *a = job->arguments;
     struct fail why;
 
-    daemon_signals_block();
+    if (!keeper || keeper->deaths[KEEPER_KILLED] + keeper->deaths[KEEPER_CRASHED] == 0)
+        return job->settings;
+    struct settings *now = settings_load(a->path, a->overrides, a->overrides_count, &why);
+    if (!now)
+        fprintf(stderr, "%s: the configuration of the start is used: %s\n", program.name, why.text);
+    return now ? now : job->settings;
+}
+
+/* Does the relay's work in this process; returns the exit code. */
+static int work(void *context, const struct keeper_server *keeper)
+{
+    struct job *job = context;
+    const struct daemon_arguments *arguments = job->arguments;
+    struct settings *settings = settings_for(job, keeper);
+    struct process p = {.keeper = keeper};
+    struct fail why;
+
     p.log = log_new(STDERR_FILENO, (enum log_level)settings->log_level);
     p.loop = p.log ? loop_new(&why) : NULL;
     if (!p.log)
@@ -133,13 +174,58 @@ static int run(const struct daemon_arguments *arguments, struct settings *settin
     settings_free(settings);
     if (started) {
         log_write(p.log, LOG_INFO, "relay started");
-        (void)notify_ready("ready");
+        tell(&p, KEEPER_READY);
         loop_run(p.loop);
     }
     finish(&p);
     if (!started)
         fprintf(stderr, "%s: %s\n", program.name, why.text);
     return started ? DAEMON_OK : DAEMON_FAILED;
+}
+
+/* Opens the listeners in this process, so that they outlive a server. Returns how many, or -1 with *why. */
+static int listen_for_servers(const struct settings_relay *s, int listeners[static NET_KEPT_MAX],
+                              struct fail *why)
+{
+    const struct {
+        const struct net_address *address;
+        mode_t mode;
+    } wanted[] = {{&s->listen, 0660}, {&s->admin, 0600}, {&s->control, 0600}, {&s->monitor, 0660}};
+    int count = 0;
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (wanted[i].address->len == 0)
+            continue;
+        listeners[count] = net_listen(wanted[i].address, wanted[i].mode, why);
+        if (listeners[count] < 0)
+            return -1;
+        net_keep(wanted[i].address, listeners[count++]);
+    }
+    return count;
+}
+
+static int keep(struct job *job)
+{
+    int listeners[NET_KEPT_MAX];
+    struct fail why;
+    int count = notify_open(&why) ? listen_for_servers(&job->settings->relay, listeners, &why) : -1;
+    const struct keeper_options options = {.name = "cellgate-relay",
+                                           .pid_file = job->arguments->server_pid,
+                                           .restarts = (unsigned)job->settings->relay.max_restarts,
+                                           .kept = listeners,
+                                           .kept_count = (size_t)count,
+                                           .serve = work,
+                                           .context = job};
+
+    if (count < 0) {
+        fprintf(stderr, "%s: %s\n", program.name, why.text);
+        return DAEMON_FAILED;
+    }
+    int exit_code = keeper_run(&options, &why);
+    if (exit_code >= 0)
+        return exit_code;
+    fprintf(stderr, "%s: works without a keeper: %s\n", program.name, why.text);
+    return work(job, NULL);
 }
 
 int main(int argc, char **argv)
@@ -157,8 +243,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
     }
-    if (!arguments.check)
-        return run(&arguments, settings);
+    if (!arguments.check) {
+        struct job job = {&arguments, settings};
+        daemon_signals_block();
+        return arguments.no_keeper ? work(&job, NULL) : keep(&job);
+    }
     settings_print_warnings(settings, stderr);
     settings_free(settings);
     printf("%s: the configuration is valid, as far as the relay reads it\n", arguments.path);

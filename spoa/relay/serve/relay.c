@@ -13,6 +13,7 @@
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/keeper.h"
 #include "spoa/service/process_metrics.h"
 
 #define FILES_SPARE    128 /* descriptors for everything that is no tunnel */
@@ -134,6 +135,13 @@ static void note_settings(struct relay *r, const struct limits_settings *limits)
     metrics_set(r->shard, METRIC_RELOADED_AT, METRIC_PLAIN, time(NULL));
 }
 
+/* Each server starts its counters anew but this one, which the keeper remembers. */
+static void note_deaths(struct relay *r, const struct keeper_server *keeper)
+{
+    for (unsigned cause = 0; keeper && cause < KEEPER_CAUSES; cause++)
+        metrics_add(r->shard, METRIC_SERVER_RESTARTS, METRIC_INDEX(cause), keeper->deaths[cause]);
+}
+
 static void sample(void *owner);
 static void make_room(void *owner);
 static void look_if_drained(void *owner);
@@ -152,6 +160,7 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     if (!r->limits || !r->mux_sessions || !r->shard)
         return fail(why, "out of memory");
     note_settings(r, &limits);
+    note_deaths(r, r->options.keeper);
     r->listener = net_listen(&settings->relay.listen, 0660, why);
     if (r->listener < 0 || !start_threads(r, settings, why))
         return false;

@@ -10,6 +10,7 @@
 #include "spoa/relay/serve/top.h"
 #include "spoa/relay/thread/relay_thread.h"
 
+struct keeper_server;
 struct relay;
 
 struct relay_options {
@@ -18,6 +19,7 @@ struct relay_options {
     const char *config; /* for a reload */
     const char *const *overrides;
     size_t override_count;
+    const struct keeper_server *keeper; /* NULL: the process has none; used during relay_start alone */
     void (*drained)(void *context); /* once, when the last tunnel has gone after relay_drain */
     void *context;
 };

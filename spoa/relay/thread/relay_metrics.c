@@ -29,6 +29,7 @@ static const char *const mux_leg_outcomes[] = {"lost", "resumed", "refused", NUL
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
+static const char *const server_deaths[] = {"killed", "crashed", NULL}; /* enum keeper_cause */
 static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
 /* As far as the longest move takes; `make run` loses and finds a worker in a few milliseconds. */
 const double relay_metrics_gaps[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
@@ -164,6 +165,10 @@ static const struct metric families[METRIC_FAMILIES] = {
     [METRIC_RELOADED_AT] = {.name = "cellgate_relay_reload_good_timestamp_seconds",
                             .help = "When the configuration in force was read.",
                             .type = METRIC_GAUGE},
+    [METRIC_SERVER_RESTARTS] = {.name = "cellgate_relay_server_restarts_total",
+                                .help = "Servers of the relay that died and were replaced by the keeper.",
+                                .type = METRIC_COUNTER,
+                                .labels = {{"cause", server_deaths}}},
     [METRIC_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped_total",
                             .help = "Log lines that could not be written in time.",
                             .type = METRIC_COUNTER},

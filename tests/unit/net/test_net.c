@@ -182,6 +182,25 @@ static void tcp_connects_on_a_free_port(const char *written)
     }
 }
 
+static void a_kept_listener_is_given_once_for_its_address(void **state)
+{
+    (void)state;
+    struct net_address address, other;
+    assert_true(net_parse(slice_text("127.0.0.1:0"), &address, &why));
+    assert_true(net_parse(slice_text("127.0.0.2:0"), &other, &why));
+    int first = net_listen(&address, 0, &why), second = net_listen(&address, 0, &why);
+    net_keep(&address, first);
+    net_keep(&address, second);
+    int elsewhere = net_listen(&other, 0, &why);
+    assert_true(elsewhere != first && elsewhere != second);
+    assert_int_equal(net_listen(&address, 0, &why), first);
+    assert_int_equal(net_listen(&address, 0, &why), second);
+    int third = net_listen(&address, 0, &why);
+    assert_true(third >= 0 && third != first && third != second);
+    for (const int *fd = (const int[]){first, second, third, elsewhere, -1}; *fd >= 0; fd++)
+        net_unlisten(*fd);
+}
+
 static void tcp_listens_and_connects(void **state)
 {
     (void)state;
@@ -418,6 +437,7 @@ static void beneath_a_folder_no_link_is_followed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kept_listener_is_given_once_for_its_address),
         cmocka_unit_test(addresses_come_back_as_they_were_written),
         cmocka_unit_test(loopback_is_told_from_other_addresses),
         cmocka_unit_test(what_is_no_address_is_refused_with_a_reason),

@@ -15,7 +15,7 @@
 
 /* ---- arguments ---- */
 
-static const struct daemon_program program = {"cellgate-agent", "Decides.", "agent"};
+static struct daemon_program program = {.name = "cellgate-agent", .summary = "Decides.", .section = "agent"};
 static struct daemon_arguments arguments;
 static char *said, *complained;
 static int code;
@@ -54,6 +54,25 @@ static void arguments_are_read(void **state)
     assert_int_equal(arguments.overrides_count, 2);
     assert_string_equal(arguments.overrides[1], "b=2");
     assert_string_equal(said, "");
+}
+
+static void options_of_the_keeper_are_for_daemons_that_have_one(void **state)
+{
+    (void)state;
+    assert_false(run("--no-keeper"));
+    assert_int_equal(code, 2);
+    program.has_keeper = true;
+    assert_true(run("--no-keeper -t"));
+    assert_true(arguments.no_keeper && arguments.check);
+    assert_null(arguments.server_pid);
+    assert_true(run("--server-pid=/run/x.pid"));
+    assert_false(arguments.no_keeper);
+    assert_string_equal(arguments.server_pid, "/run/x.pid");
+    assert_false(run("--server-pid"));
+    assert_int_equal(code, 2);
+    assert_false(run("-h"));
+    assert_non_null(strstr(said, "[--no-keeper]"));
+    program.has_keeper = false;
 }
 
 static void help_and_version_leave_with_success(void **state)
@@ -239,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_read),
+        cmocka_unit_test(options_of_the_keeper_are_for_daemons_that_have_one),
         cmocka_unit_test(help_and_version_leave_with_success),
         cmocka_unit_test(mistakes_leave_with_a_reason),
         cmocka_unit_test(signals_come_as_callbacks_of_the_loop),
