@@ -22,19 +22,17 @@ static bool is_route(struct slice text, struct captures *captures)
 
 static bool is_file(struct slice text, struct request *request, struct captures *captures)
 {
-    static const struct {
-        const char *form, *method;
-    } forms[] = {{"/api/sandboxes/{sandbox}/files/download", "GET"},
-                 {"/api/sandboxes/{sandbox}/files/upload", "PUT"}};
+    const struct signed_url_form *form;
     size_t question = slice_find(text, '?');
     request->path = slice_sub(text, 0, question);
     if (question < text.len)
         request->query = slice_from(text, question + 1);
-    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
-        if (capture(PATTERN_PATH, forms[i].form, request->path, captures)) {
-            request->method = slice_text(forms[i].method);
-            return true;
-        }
+    for (size_t i = 0; (form = signed_url_form_at(i)); i++)
+        for (size_t k = 0; form->whole[k].path; k++)
+            if (capture(PATTERN_PATH, form->whole[k].path, request->path, captures)) {
+                request->method = slice_text(form->whole[k].method);
+                return true;
+            }
     return false;
 }
 

@@ -137,9 +137,9 @@ static void report_verdict(struct report *r, const struct request *request, cons
     report_truth(r, "keeps_authorization", is_applications_auth(v, request));
     if (!is_applications_auth(v, request))
         report_set(r, "authorization", v->auth);
-    report_set(r, "execd_token", v->execd);
-    report_set(r, "egress_auth", v->egress);
-    report_set(r, "access_token", v->access);
+#define X(kind, field, variable, header, shown) report_set(r, shown, v->field);
+    WORKER_HEADERS(X)
+#undef X
     report_truth(r, "keeps_cookies", v->cookies);
     if (v->protocol_edit)
         report_text(r, "subprotocols", slice_present(v->protocol) ? v->protocol : SLICE_LITERAL("(removed)"));
@@ -165,8 +165,11 @@ static bool is_always_removed(struct slice name)
         "te",    "keep-alive",         "http2-settings",      "forwarded",
         "proxy", "proxy-authenticate", "proxy-authorization", "proxy-connection",
         NULL};
-    static const char *const once[] = {"x-access-token", "x-execd-access-token", "opensandbox-egress-auth",
-                                       "content-length", "transfer-encoding",    NULL};
+    static const char *const once[] = {"content-length", "transfer-encoding",
+#define X(kind, field, variable, header, ...) (header),
+                                       WORKER_HEADERS(X)
+#undef X
+                                           NULL};
     bool twin = slice_find(name, '_') < name.len;
     return is_among(name, between_two) || http_name_starts(name, "x-cell-") ||
            http_name_starts(name, "x-forwarded-") ||

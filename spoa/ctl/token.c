@@ -36,9 +36,7 @@ static const char usage[] =
     "  --port NUMBERS  the sandbox's ports, likewise; default all\n"
     "  --org ID        the organisation, which must be that of the sandbox's record\n"
     "  --ttl TIME      how long it is good, as 90s or 10m; default 120s, at most the key's max_ttl\n"
-    "  --kind KIND     of the entry of `tokens`: jwt, agent-sandbox, opensandbox-route (a signed label for\n"
-    "                  a --port), file-url (for a --download or --upload), static (a new secret for a\n"
-    "                  record)\n"
+    "  --kind KIND     of the entry of `tokens`; static makes a new secret for a record\n"
     "  --kid KID       of the entry; default the first that can make what is asked for\n"
     "  --download FILE, --upload FILE: a signed URL for it in the sandbox\n"
     "  --inspect TOKEN a token, a signed label or path, or a signed file URL; '-' reads it from standard\n"
@@ -141,7 +139,7 @@ static enum refusal check_anywhere(const struct tokens *tokens, struct credentia
     for (unsigned c = SOURCE_NONE + 1; refusal == REFUSAL_token_invalid && c < count; c++) {
         struct grant granted;
         const char *why;
-        if (!(tokens_sources(tokens, &anywhere) & 1u << c) || c == SOURCE_SIGNATURE || c == SOURCE_FILE_URL)
+        if (!(tokens_sources(tokens, &anywhere) & 1u << c) || 1u << c & SOURCES_SIGNED)
             continue;
         other.source = c;
         enum refusal again = token_check(tokens, &other, now, cache, &granted, &why);
@@ -168,6 +166,15 @@ static enum refusal check_text(const struct tokens *tokens, struct slice text, i
     return check_anywhere(tokens, &credential, now, cache, grant, reason);
 }
 
+/* Returns the name of the kind whose tokens have this form, of which there is one. */
+static const char *kind_of_form(enum token_form form)
+{
+    size_t i = 0;
+    while (token_kind_at(i)->form != form)
+        i++;
+    return token_kind_at(i)->name;
+}
+
 static bool make(const struct tokens *tokens, const struct arguments *a, struct grant *grant, int64_t now,
                  struct token_cache *cache, struct writer *token, struct grant *made, struct fail *why)
 {
@@ -181,7 +188,7 @@ static bool make(const struct tokens *tokens, const struct arguments *a, struct 
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     grant->jti = slice_text(id);
     /* a signed URL is asked for by naming a file */
-    const char *kind = a->kind ? a->kind : grant->operation ? "file-url" : NULL;
+    const char *kind = a->kind ? a->kind : grant->operation ? kind_of_form(TOKEN_IS_FILE_URL) : NULL;
     if (!tokens_mint(tokens, slice_text(kind), slice_text(a->kid), grant, token, why))
         return false;
     /* Another entry may have the same kid and refuse what this one signs. */
@@ -207,7 +214,7 @@ static int make_and_print(const struct tokens *tokens, const struct arguments *a
     if (slice_present(made.secret_sha256))
         fprintf(stderr, "for the sandbox's record: \"access\": {\"token_sha256\": \"%.*s\"}\n",
                 SLICE_PRINTF(made.secret_sha256));
-    if (strcmp(made.kind, "opensandbox-route") == 0 && token.len > LABEL_MOST)
+    if (strcmp(made.kind, kind_of_form(TOKEN_IS_LABEL)) == 0 && token.len > LABEL_MOST)
         fprintf(stderr, "longer than a host's label may be (%d): for a path or a header\n", LABEL_MOST);
     return printf("%.*s\n", SLICE_PRINTF(writer_slice(&token))) > 0 && fflush(stdout) == 0 ? 0 : EXIT_REFUSED;
 }

@@ -269,7 +269,8 @@ static const struct option keys[] = {
      "servers of the relay that may die within a minute before its keeper gives up", RANGE(0, 60)},
 
     {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
-     "OpenSandbox's Redis, told which sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or `unix@/PATH`",
+     "the Redis of a control plane, told which sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "
+     "`unix@/PATH`",
      RANGE(1, 300)},
     {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE, "not set: Redis's default user", RANGE(1, 255)},
     {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,

@@ -159,7 +159,7 @@ static bool name_valid(struct slice name)
 }
 
 /* Returns whether it has the form of a token, which a name would carry into logs: three parts of a JWT, whose first begins with
- * `{"`, or of a scoped token of agent-sandbox (v1, v2) or a route token of OpenSandbox (f1). Versions (v1.2.3) are shorter. */
+ * `{"`, or of a token of another system that begins with its version. Versions alone (v1.2.3) are shorter. */
 static bool is_token(struct slice name)
 {
     enum { SHORTEST = 32 };
@@ -400,7 +400,8 @@ static enum refusal check_credential(struct decision *d, const char **why)
 /* An application behind a port, or below another path, may have a path of the same end. */
 static bool is_file_api(const struct decision *d)
 {
-    if (slice_present(d->grant.signature)) /* of envd's, whose whole path it is */
+    const struct signed_url_form *form = d->carried.credential.form;
+    if (form && form->whole_path)
         return !d->route->template;
     struct slice path = d->request->path, sandbox = d->match.captures.value[CAPTURE_SANDBOX];
     size_t end = strlen("/files/") + strlen(d->grant.operation);

@@ -19,7 +19,7 @@ void decide_foreign(struct decision *d)
     if (!row)
         return;
     v->status = row->status;
-    v->e2b = true;
+    v->detailed = true;
     if (row->unconfirmed)
         v->message = SLICE_LITERAL("The sandbox does not run, or the credential is not its.");
 }

@@ -141,21 +141,21 @@ bool decide_path(struct decision *d)
 /* The variable of a header that HAProxy can set by name (haproxy.cfg); NULL: it cannot. */
 static struct slice *header_variable(struct verdict *v, struct slice name)
 {
-    return http_same_name(name, SLICE_LITERAL("Authorization"))             ? &v->auth
-           : http_same_name(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
-           : http_same_name(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
-           : http_same_name(name, SLICE_LITERAL("X-Access-Token"))          ? &v->access
-                                                                            : NULL;
+#define X(kind, field, variable, header, ...)        \
+    if (http_same_name(name, SLICE_LITERAL(header))) \
+        return &v->field;
+    WORKER_HEADERS(X)
+#undef X
+    return http_same_name(name, SLICE_LITERAL("Authorization")) ? &v->auth : NULL;
 }
 
 static void set_header(struct decision *d, struct slice name, struct slice value, const char *whose)
 {
     struct slice *variable = header_variable(d->verdict, name);
     bool direct = d->verdict->kind == VERDICT_DIRECT;
-    /* envd looks at no signature of a request that has it */
-    bool withheld = variable == &d->verdict->access && d->granted && slice_present(d->grant.signature);
+    bool withheld = d->granted && token_withholds(&d->grant, name);
     decide_tell(d, "header",
-                withheld              ? "not set, envd judges the signature"
+                withheld              ? "not set, the worker judges the signature"
                 : variable || !direct ? whose
                                       : "not set, HAProxy has no rule for it",
                 name);

@@ -133,16 +133,16 @@ static void put_ADDRESS(struct spop_actions *actions, const struct spop_variable
 static void put_verdict(const struct verdict *verdict, struct spop_actions *actions)
 {
     static const struct {
-#define X(kind, field, name) struct spop_variable field;
+#define X(kind, field, ...) struct spop_variable field;
         VERDICT_VARIABLES(X)
 #undef X
         struct spop_variable verdict;
     } variables = {
-#define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+#define X(kind, field, name, ...) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
         VERDICT_VARIABLES(X)
 #undef X
             .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
-#define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
+#define X(kind, field, ...) put_##kind(actions, &variables.field, verdict->field);
     VERDICT_VARIABLES(X)
 #undef X
     put_text(actions, &variables.verdict, slice_text(verdict_kind_text(verdict->kind)));
@@ -151,7 +151,7 @@ static void put_verdict(const struct verdict *verdict, struct spop_actions *acti
 static void put_egress(const struct egress_verdict *verdict, struct spop_actions *actions)
 {
     static const struct {
-#define X(kind, field, name) struct spop_variable field;
+#define X(kind, field, ...) struct spop_variable field;
         EGRESS_VARIABLES(X)
 #undef X
 #define X(field, name, header) struct spop_variable field;
@@ -159,14 +159,14 @@ static void put_egress(const struct egress_verdict *verdict, struct spop_actions
 #undef X
         struct spop_variable verdict;
     } variables = {
-#define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+#define X(kind, field, name, ...) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
         EGRESS_VARIABLES(X)
 #undef X
 #define X(field, name, header) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
             EGRESS_CREDENTIALS(X)
 #undef X
                 .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
-#define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
+#define X(kind, field, ...) put_##kind(actions, &variables.field, verdict->field);
     EGRESS_VARIABLES(X)
 #undef X
 #define X(field, name, header)            \

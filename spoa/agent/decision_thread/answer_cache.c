@@ -180,7 +180,7 @@ static size_t texts_len(const struct verdict *v)
 #define LEN_BOOL(field)
 #define LEN_ADDRESS(field)
 #define LEN_INT(field)
-#define X(kind, field, name) LEN_##kind(field)
+#define X(kind, field, ...) LEN_##kind(field)
     VERDICT_VARIABLES(X)
 #undef X
     return len;
@@ -204,7 +204,7 @@ static void own_texts(struct verdict *v, struct writer *w)
 #define OWN_BOOL(field)
 #define OWN_ADDRESS(field)
 #define OWN_INT(field)
-#define X(kind, field, name) OWN_##kind(field)
+#define X(kind, field, ...) OWN_##kind(field)
     VERDICT_VARIABLES(X)
 #undef X
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The directory kind `dns`: no store of records at all. A sandbox is where a name that is made of its id and namespace
- * says, as agent-sandbox's router falls back to.
+ * says.
  *
  * Id and namespace must each be one label of a name: an id "a.kube-system" must not lead somewhere else.
  */

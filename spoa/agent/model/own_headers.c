@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/agent/profile/headers.h"
+#include "spoa/agent/systems/tables.h"
 #include "spoa/proto/http.h"
 
 enum { NAME_MOST = 64 };
@@ -35,11 +35,14 @@ static const char *const reserved[] = {"accept",
                                        NULL};
 static const char *const reserved_starts[] = {"cell-", "x-cell-", "x-forwarded-", "sec-", "proxy-", NULL};
 
-static const char *const known[] = {"authorization", "cookie", "open-sandbox-api-key",
-#define X(field, lines, name, ...) name,
-                                    CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+static const char *const known[] = {"authorization", "cookie",
+#define X(name) (name),
+                                    API_HEADERS(X)
 #undef X
-                                        NULL};
+#define X(field, lines, name, ...) name,
+                                        CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+#undef X
+                                            NULL};
 
 static bool is_among(struct slice name, const char *const *list)
 {

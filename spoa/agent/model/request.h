@@ -10,7 +10,7 @@
 #ifndef CELLGATE_AGENT_MODEL_REQUEST_H
 #define CELLGATE_AGENT_MODEL_REQUEST_H
 
-#include "spoa/agent/profile/headers.h"
+#include "spoa/agent/systems/tables.h"
 #include "spoa/base/bytes/slice.h"
 #include "spoa/base/bytes/writer.h"
 #include "spoa/base/text/address.h"

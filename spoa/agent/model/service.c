@@ -25,8 +25,11 @@ static const struct option keys[] = {
     {"url", OPTION_TEXT, FIELD(url), NULL,
      .help = "`http://ADDRESS:PORT` or `https://`, within `worker_networks`", .min = 8, .max = 300},
     {"headers", OPTION_NODE, FIELD(headers), OPTION_NONE,
-     .help = "added to each request: `Authorization`, `X-Access-Token`, `X-EXECD-ACCESS-TOKEN` or "
-             "`OPENSANDBOX-EGRESS-AUTH`; the route then needs a token",
+     .help = "added to each request: `Authorization`"
+#define X(kind, field, variable, header, ...) ", `" header "`"
+     WORKER_HEADERS(X)
+#undef X
+         "; the route then needs a token",
      .form = "an object of texts"},
     {"headers_file", OPTION_TEXT, FIELD(headers_file), OPTION_NONE,
      .help = "instead of `headers`: a file of such an object, which the agent alone can read; read at a "
@@ -45,8 +48,11 @@ const struct option *service_options(size_t *count)
 
 static bool is_settable(struct slice name)
 {
-    static const char *const names[] = {"Authorization", "X-Access-Token", "X-EXECD-ACCESS-TOKEN",
-                                        "OPENSANDBOX-EGRESS-AUTH"};
+    static const char *const names[] = {"Authorization",
+#define X(kind, field, variable, header, ...) (header),
+                                        WORKER_HEADERS(X)
+#undef X
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (slice_equal_nocase(name, slice_text(names[i])))
             return true;

@@ -3,7 +3,7 @@
 
 static const char *const words[] = {[SYSTEM_NONE] = "none",
 #define X(name, variable, word) [SYSTEM_##name] = word,
-                                    PROFILES(X)
+                                    SYSTEMS(X)
 #undef X
 };
 
@@ -24,7 +24,7 @@ const char *system_words(void)
 {
     static const char all[] =
 #define X(name, variable, word) ", " word
-        PROFILES(X)
+        SYSTEMS(X)
 #undef X
         ;
     return all + 2;

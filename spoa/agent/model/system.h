@@ -3,7 +3,7 @@
 #ifndef CELLGATE_AGENT_MODEL_SYSTEM_H
 #define CELLGATE_AGENT_MODEL_SYSTEM_H
 
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 #include "spoa/base/json/json.h"
 
 /* Sets of systems are masks of these. */

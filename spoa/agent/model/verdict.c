@@ -17,8 +17,8 @@ void verdict_clear(struct verdict *verdict)
 #define CLEAR_TEXT(field)
 #define CLEAR_BOOL(field)
 #define CLEAR_ADDRESS(field)
-#define CLEAR_INT(field)     verdict->field = -1;
-#define X(kind, field, name) CLEAR_##kind(field)
+#define CLEAR_INT(field)    verdict->field = -1;
+#define X(kind, field, ...) CLEAR_##kind(field)
     VERDICT_VARIABLES(X)
 #undef X
 }

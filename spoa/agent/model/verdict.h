@@ -26,7 +26,7 @@ enum verdict_kind {
     X(TEXT, message, "message")        /* deny: one sentence, ASCII, needs no JSON escaping */           \
     X(BOOL, retryable, "retryable")    /* deny */                                                        \
     X(INT, retry_after, "retry_after") /* deny: seconds */                                               \
-    X(BOOL, e2b, "e2b")                /* deny: the body has what e2b's clients read */                  \
+    X(BOOL, detailed, "detailed")      /* deny: the body has `sandboxId` and `code`, too */              \
     X(TEXT, route, "route")                                                                              \
     X(TEXT, sandbox, "sandbox")                                                                          \
     X(TEXT, space, "namespace")                                                                          \
@@ -52,9 +52,7 @@ enum verdict_kind {
     X(BOOL, select_cellgate,                                                                             \
       "select_cellgate")                  /* select subprotocol `cellgate` if the worker selects none */ \
     X(BOOL, strip_origin, "strip_origin") /* the upgrade's Origin is not for the worker */               \
-    X(TEXT, execd, "execd")               /* X-EXECD-ACCESS-TOKEN from the record */                     \
-    X(TEXT, egress, "egress")             /* OPENSANDBOX-EGRESS-AUTH from the record */                  \
-    X(TEXT, access, "access")             /* X-Access-Token from the record */                           \
+    WORKER_HEADERS(X)                     /* from the record, the route or the service */                \
     X(TEXT, location, "location")         /* redirect */                                                 \
     X(TEXT, set_cookie, "set_cookie")     /* redirect */                                                 \
     X(TEXT, cors_origin, "cors_origin")   /* preflight, and on answers to that origin */                 \
@@ -82,7 +80,7 @@ struct verdict {
      * addresses, and has no effect that the fields above do not tell of; 0: this one is not to be given again. */
     int64_t good_until;
     struct slice left; /* a header that HAProxy should remove and does not; absent: there is none */
-#define X(kind, field, name) VERDICT_TYPE_##kind field;
+#define X(kind, field, ...) VERDICT_TYPE_##kind field;
     VERDICT_VARIABLES(X)
 #undef X
 };

@@ -15,20 +15,17 @@ static const struct {
     const char *name;
     size_t offset;
 } routing_headers[] = {
-    {"X-Sandbox-ID", offsetof(struct request, sandbox_id)},
-    {"X-Sandbox-Namespace", offsetof(struct request, sandbox_namespace)},
-    {"X-Sandbox-Port", offsetof(struct request, sandbox_port)},
-    {"X-Sandbox-UID", offsetof(struct request, sandbox_uid)},
-    {"X-Sandbox-Pod-IP", offsetof(struct request, sandbox_pod_ip)},
-    {"OpenSandbox-Ingress-To", offsetof(struct request, ingress_to)},
-    {"OPEN-SANDBOX-INGRESS", offsetof(struct request, ingress)},
-    {"E2b-Sandbox-Id", offsetof(struct request, e2b_sandbox)},
-    {"E2b-Sandbox-Port", offsetof(struct request, e2b_port)},
+#define X(field, lines, name, written) {written, offsetof(struct request, field)},
+    TARGET_HEADERS(X)
+#undef X
 };
 
 /* What haproxy.cfg can set by name. */
-static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "X-Access-Token",
-                                         NULL};
+static const char *const direct_set[] = {
+#define X(kind, field, variable, header, ...) (header),
+    WORKER_HEADERS(X)
+#undef X
+        NULL};
 
 /* What the building of one route needs at hand. */
 struct build {
@@ -106,7 +103,7 @@ static bool no_form(const struct json *doc, const json_node *list, struct fail *
     return json_fail(doc, list, why, "'%s' is none of %s", json_key(list), text);
 }
 
-/* "{port}-{sandbox}.<e2b>": one pattern for each domain of the form. A form without any is checked all the
+/* "{port}-{sandbox}.<FORM>": one pattern for each domain of the form. A form without any is checked all the
  * same. */
 static bool host_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
 {
@@ -245,8 +242,12 @@ static bool read_set_header(struct build *b, const json_node *member, struct fai
     if (!header_name_valid(name) || !json_text(member, &value) || !is_header_value(value))
         return json_fail(b->doc, member, why, "not the name and value of a header");
     if (route->via == ROUTE_DIRECT && !text_among(name, direct_set))
-        return json_fail(b->doc, member, why, "on a direct route HAProxy can set %s, %s and %s only",
-                         direct_set[0], direct_set[1], direct_set[2]);
+        return json_fail(b->doc, member, why,
+                         "on a direct route HAProxy can set these alone:"
+#define X(kind, field, variable, header, ...) " " header
+                         WORKER_HEADERS(X)
+#undef X
+        );
     struct route_header *header = &route->set[route->set_count++];
     header->name.at = (const uint8_t *)slice_dup(name);
     header->name.len = name.len;

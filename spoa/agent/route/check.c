@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* route_check: what must hold between the keys of a route, and between routes. */
-#include "spoa/agent/profile/headers.h"
 #include "spoa/agent/route/table.h"
+#include "spoa/agent/systems/tables.h"
 
 /* What haproxy.cfg removes in any case, or can. */
 static const char *const direct_strip[] = {"Authorization",
@@ -11,12 +11,14 @@ static const char *const direct_strip[] = {"Authorization",
                                            "X-Forwarded-For",
                                            "X-Forwarded-Host",
                                            "X-Forwarded-Proto",
-                                           "OPEN-SANDBOX-API-KEY",
                                            "Proxy-Authorization",
-#define X(field, lines, name, ...) name,
-                                           CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+#define X(name) (name),
+                                           API_HEADERS(X)
 #undef X
-                                               NULL};
+#define X(field, lines, name, ...) name,
+                                               CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+#undef X
+                                                   NULL};
 
 static bool captures_always(const struct patterns *patterns, enum capture capture)
 {

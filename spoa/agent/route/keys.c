@@ -6,7 +6,11 @@
 
 static const char *const via_names[] = {"direct", "relay", NULL};
 static const char *const protocol_names[] = {"h1", "h2", NULL};
-const char *const route_mux_names[] = {"off", "sandbox-sdk", NULL};
+const char *const route_mux_names[] = {"off",
+#define X(form, word) (word),
+                                       SYSTEM_MUX_FORMS(X)
+#undef X
+                                           NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
 /* in the order of enum route_keep; "form", the default: as the route's `host` says (entry_defaults) */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};

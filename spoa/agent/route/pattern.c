@@ -38,7 +38,7 @@ struct pattern {
 void capture_names_init(struct capture_names *names)
 {
     *names = (struct capture_names){.count = CAPTURES_KNOWN};
-#define X(place, text) names->name[CAPTURE_##place] = SLICE_LITERAL(text);
+#define X(place, text, ...) names->name[CAPTURE_##place] = SLICE_LITERAL(text);
     CAPTURES(X)
 #undef X
 }
@@ -90,10 +90,25 @@ static bool braces_take(struct slice *text, struct braces *braces, struct fail *
     return true;
 }
 
+/* What a capture must look like, as CAPTURES says; min 0: anything. */
+struct form {
+    uint16_t min, max, hex;
+    bool everywhere;
+};
+
+static struct form form_of(uint8_t capture)
+{
+    static const struct form forms[] = {
+#define X(place, text, min, max, hex, everywhere) [CAPTURE_##place] = {min, max, hex, everywhere},
+        CAPTURES(X)
+#undef X
+    };
+    return capture < CAPTURES_KNOWN ? forms[capture] : (struct form){0};
+}
+
 static bool is_narrow(uint8_t capture)
 {
-    return capture == CAPTURE_PORT || capture == CAPTURE_TOKEN || capture == CAPTURE_EXPIRES ||
-           capture == CAPTURE_SIGNATURE || capture == CAPTURE_E2B_CLIENT;
+    return form_of(capture).min > 0;
 }
 
 static bool capture_place(struct pattern *p, struct capture_names *names, struct slice name, uint8_t *capture,
@@ -177,7 +192,7 @@ static bool part_check(const struct pattern *p, const struct part *part, struct 
         wide += before && !is_narrow(capture);
     }
     if (wide > 1)
-        return fail(why, "a part can hold only one capture beside port, token, expires, signature and e2b_client");
+        return fail(why, "a part can hold only one capture of any form");
     return true;
 }
 
@@ -303,17 +318,11 @@ static bool in_alphabet(uint8_t capture, uint8_t c)
 /* Returns whether the bytes, all of the alphabet, have the form of what is captured. */
 static bool form_valid(uint8_t capture, struct slice s)
 {
-    if (capture == CAPTURE_PORT)
-        return s.len >= 1 && s.len <= 5;
-    if (capture == CAPTURE_EXPIRES)
-        return s.len >= 1 && s.len <= 13;
-    if (capture == CAPTURE_TOKEN)
-        return s.len >= 1;
-    bool signature = capture == CAPTURE_SIGNATURE; /* one more letter names its key */
-    for (size_t i = 0; i + signature < s.len; i++)
+    const struct form form = form_of(capture);
+    for (size_t i = 0; i < s.len && i < form.hex; i++)
         if (!is_digit(s.at[i]) && s.at[i] > 'f')
             return false;
-    return s.len == (size_t)(8 + signature);
+    return s.len >= form.min && s.len <= form.max;
 }
 
 static bool narrow_valid(uint8_t capture, struct slice s)
@@ -374,8 +383,7 @@ static bool match_part(const struct pattern *p, const struct part *part, struct 
         return p->kind == PATTERN_PATH ? path_segment_is(s, piece->literal) : slice_equal(s, piece->literal);
     captures->value[piece->capture] = s;
     /* a bad port in a path is the client's mistake to be told, in a host it is another form of host */
-    bool form =
-        p->kind == PATTERN_HOST || piece->capture == CAPTURE_EXPIRES || piece->capture == CAPTURE_SIGNATURE;
+    bool form = p->kind == PATTERN_HOST || form_of(piece->capture).everywhere;
     return form && is_narrow(piece->capture) ? narrow_valid(piece->capture, s) : s.len > 0;
 }
 

@@ -12,9 +12,9 @@
  *                     separator before it missing too, the capture is absent
  *     {name?default}  as a whole header value: `default` where the header is missing or empty
  *
- * Where a part holds more than one thing, {port} is 1 to 5 digits, {token} letters, digits and '_', {expires}
- * and {signature} have the form of OpenSandbox's, {e2b_client} is 8 hexadecimal digits in lower case; any other
- * capture takes what these and the literals leave over, so a part may hold only one such. That makes "{sandbox}-p{port}" split at the last "-p" and needs no
+ * Where a part holds more than one thing, {port} is 1 to 5 digits, {token} letters, digits and '_', and the captures of
+ * SYSTEM_CAPTURES are digits and lower-case letters, as many as their rows say. Any other capture takes what these and the
+ * literals leave over, so a part may hold only one such. That makes "{sandbox}-p{port}" split at the last "-p" and needs no
  * backtracking.
  *
  * Literal segments of a path are compared after percent-decoding of unreserved characters (RFC 3986
@@ -23,22 +23,23 @@
 #ifndef CELLGATE_AGENT_ROUTE_PATTERN_H
 #define CELLGATE_AGENT_ROUTE_PATTERN_H
 
+#include "spoa/agent/systems/tables.h"
 #include "spoa/base/bytes/slice.h"
 #include "spoa/base/os/fail.h"
 
-/* X(NAME, name): the captures that have a meaning, at fixed places in struct captures. */
-#define CAPTURES(X)           \
-    X(SANDBOX, "sandbox")     \
-    X(NAMESPACE, "namespace") \
-    X(PORT, "port")           \
-    X(SESSION, "session")     \
-    X(TOKEN, "token")         \
-    X(EXPIRES, "expires")     \
-    X(SIGNATURE, "signature") \
-    X(E2B_CLIENT, "e2b_client")
+/* X(NAME, name, MIN, MAX, HEX, EVERYWHERE): the captures that have a meaning, at fixed places in struct captures. One of MIN to
+ * MAX bytes (MIN 0: of any form), of which the first HEX are hexadecimal digits, in lower case. A part that is nothing else
+ * must have that form in a host, and EVERYWHERE in a path and a header's value, too. */
+#define CAPTURES(X)                            \
+    X(SANDBOX, "sandbox", 0, 0, 0, false)      \
+    X(NAMESPACE, "namespace", 0, 0, 0, false)  \
+    X(PORT, "port", 1, 5, 0, false)            \
+    X(SESSION, "session", 0, 0, 0, false)      \
+    X(TOKEN, "token", 1, UINT16_MAX, 0, false) \
+    SYSTEM_CAPTURES(X)
 
 enum capture {
-#define X(name, text) CAPTURE_##name,
+#define X(name, ...) CAPTURE_##name,
     CAPTURES(X)
 #undef X
         CAPTURES_KNOWN,

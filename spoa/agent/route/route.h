@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * route: the table that says what to do with which request: the configuration's `routes`, the built-in ones of
- * its `systems` (spoa/agent/profile), or both. First match wins. Built once, then read by any number of threads;
+ * its `systems` (spoa/agent/systems), or both. First match wins. Built once, then read by any number of threads;
  * everything in a route belongs to its table.
  *
  * The keys are those of route_options(); docs/routing.md explains them. Beyond plain patterns (pattern.h) a
@@ -25,7 +25,12 @@ enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };
 enum route_via { ROUTE_DIRECT, ROUTE_RELAY };
 enum route_refuse { ROUTE_REFUSE_HTTP, ROUTE_REFUSE_CLOSE };
 enum route_protocol { ROUTE_H1, ROUTE_H2 };
-enum route_mux { ROUTE_MUX_OFF, ROUTE_MUX_SANDBOX_SDK };
+enum route_mux {
+    ROUTE_MUX_OFF,
+#define X(form, word) ROUTE_MUX_##form,
+    SYSTEM_MUX_FORMS(X)
+#undef X
+};
 enum route_keep { ROUTE_BY_FORM, ROUTE_STRIP, ROUTE_KEEP }; /* by form: kept where `host` is a pattern */
 
 struct route_header { /* to set towards the worker */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/state/agent_metrics.h"
 
+#include "spoa/agent/token/kind.h"
 #include "spoa/service/metric_names.h"
 
 static const char *const verdicts[] = {
@@ -14,9 +15,11 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
                                          NULL};
 
 /* as the kinds are called in the configuration; none: no credential, or one of no kind */
-static const char *const kinds[] = {"none",   "jwt",      "agent-sandbox", "opensandbox-route",
-                                    "static", "file-url", "e2b-file-url",  "agent-sandbox-v2",
-                                    NULL};
+static const char *const kinds[] = {"none",
+#define X(variable, name) (name),
+                                    TOKEN_KINDS(X)
+#undef X
+                                        NULL};
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
 static const char *const pending[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};
@@ -168,8 +171,7 @@ static const struct metric all_families[AGENT_METRICS] = {
                              .type = METRIC_COUNTER,
                              .labels = {{"why", agent_relay_refusals}}},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
-                     .help =
-                         "Intents for OpenSandbox's control plane; dropped: not sent in time, or too many.",
+                     .help = "Renew intents for a control plane; dropped: not sent in time, or too many.",
                      .type = METRIC_COUNTER,
                      .labels = {{"outcome", renewed}}},
     [AGENT_RELOADS] = {.name = "cellgate_agent_reloads_total",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * intents: which sandboxes were used, on its way to somebody who lets them live on: OpenSandbox's renew
+ * intents: which sandboxes were used, on its way to a control plane that lets them live on: renew
  * intents. Noting is for any thread: most notes find that the sandbox was noted a moment ago and take no lock.
  * What is not taken in time is let go, and so is what finds no room. Sans-I/O.
  */

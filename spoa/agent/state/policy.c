@@ -96,9 +96,11 @@ static bool warn_of_file(struct settings *s, const char *key, const char *path, 
 
 static bool is_credential(const char *name)
 {
-    static const char *const names[] = {
-        "Authorization",          "Cookie", "X-Api-Key", "X-Access-Token", "X-EXECD-ACCESS-TOKEN",
-        "OPENSANDBOX-EGRESS-AUTH"};
+    static const char *const names[] = {"Authorization", "Cookie", "X-Api-Key",
+#define X(kind, field, variable, header, ...) (header),
+                                        WORKER_HEADERS(X)
+#undef X
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (slice_equal_nocase(slice_text(name), slice_text(names[i])))
             return true;

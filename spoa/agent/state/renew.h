@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * renew: tells OpenSandbox's control plane which sandboxes are in use, so that it lets them live on: renew
+ * renew: tells a control plane which sandboxes are in use, so that it lets them live on: renew
  * intents in a Redis list. Best effort: noting one never waits, a loop talks to Redis, and what cannot be sent in
  * five minutes, after which nobody would read it, is let go.
  */

@@ -4,13 +4,13 @@
 #include "spoa/agent/token/kind.h"
 #include "spoa/agent/token/static.h"
 #include "spoa/agent/token/tokens.h"
+#include "spoa/proto/http.h"
 
-/* The first that recognises a credential has it, so a kind with a narrower form stands before one with a
- * wider. */
 static const struct token_kind *const kinds[] = {
-    &token_kind_agent_sandbox, &token_kind_agent_sandbox_v2,  &token_kind_file_url,
-    &token_kind_e2b_file_url,  &token_kind_opensandbox_route, &token_kind_jwt,
-    &token_kind_static};
+#define X(variable, name) &token_kind_##variable,
+    TOKEN_KINDS(X)
+#undef X
+};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
@@ -149,24 +149,32 @@ bool token_needs_secret(const struct grant *grant)
     return grant->without_secret || slice_present(grant->secret_sha256) || slice_present(grant->signature);
 }
 
-/* envd's own secret, as the record sets it towards the worker; absent: there is none. */
-static struct slice envd_secret(const struct record *record)
+/* Returns the kind that checked the grant, if a secret of the record has to confirm what it grants; else NULL. */
+static const struct token_kind *confirming(const struct grant *grant)
+{
+    for (size_t i = 0; grant->kind && i < KIND_COUNT; i++)
+        if (kinds[i]->name == grant->kind)
+            return kinds[i]->confirms ? kinds[i] : NULL;
+    return NULL;
+}
+
+/* Returns the secret that the record sets towards the worker in this header; absent: it sets none. */
+static struct slice secret_of(const struct record *record, const char *header)
 {
     struct slice name, value;
     size_t cursor = 0;
     while (record && record_header(record->headers, &cursor, &name, &value))
-        if (slice_equal_nocase(name, SLICE_LITERAL("X-Access-Token")) && value.len)
+        if (slice_equal_nocase(name, slice_text(header)) && value.len)
             return value;
     return (struct slice){NULL, 0};
 }
 
 static enum refusal admit_signed(const struct grant *grant, const struct record *record, const char **reason)
 {
-    const struct token_kind *kind = kinds[0];
-    for (size_t i = 1; kind->name != grant->kind || !kind->confirms; i++)
-        if (!(kind = token_kind_at(i)))
-            return refuse_credential(REFUSAL_token_invalid, reason, "its kind confirms nothing");
-    struct slice secret = envd_secret(record);
+    const struct token_kind *kind = confirming(grant);
+    if (!kind)
+        return refuse_credential(REFUSAL_token_invalid, reason, "its kind confirms nothing");
+    struct slice secret = secret_of(record, kind->secret_header);
     bool held = slice_present(secret);
     /* as much work where there is nothing that could have signed it */
     bool same = kind->confirms(grant, held ? secret : SLICE_LITERAL("00000000000000000000000000000000"));
@@ -175,6 +183,12 @@ static enum refusal admit_signed(const struct grant *grant, const struct record 
                ? REFUSAL_NONE
                : refuse_credential(REFUSAL_token_invalid, reason,
                                    "no sandbox of this name has signed it, or it is for something else");
+}
+
+bool token_withholds(const struct grant *grant, struct slice header)
+{
+    const struct token_kind *kind = slice_present(grant->signature) ? confirming(grant) : NULL;
+    return kind && http_same_name(header, slice_text(kind->secret_header));
 }
 
 enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)

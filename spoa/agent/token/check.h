@@ -4,7 +4,7 @@
  * in a request (credential_source.h) and knows no format: a credential is given to the first kind that recognises it,
  * and that kind's word is final.
  *
- * A new kind is a file with a `const struct token_kind` (see token/kind.h) and a line in the table of check.c.
+ * A new kind is a file with a `const struct token_kind` and a row in TOKEN_KINDS (token/kind.h).
  *
  * A kind whose secret lies in the sandbox's record cannot say more than what the record has to hold:
  * token_needs_secret. Until token_admits_secret has seen the record such a grant is worth nothing.
@@ -45,6 +45,10 @@ bool token_needs_secret(const struct grant *grant);
 /* record: NULL where there is none. token_invalid, or token_missing where there was no credential: the same,
  * and in the same time, for a sandbox that is not there and a secret that is not its. */
 enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason);
+
+/* Returns whether the worker must not get this header of the record with a request of the grant: the header is the secret that
+ * confirms the grant, and a worker that has it judges the signature no more. */
+bool token_withholds(const struct grant *grant, struct slice header);
 
 /* What the request wants to reach. */
 struct token_target {

@@ -12,10 +12,10 @@
 const char *credential_source_text(enum credential_source source)
 {
     static const char *const words[] = {[SOURCE_NONE] = "none",
-#define X(field, lines, name, id, written) [SOURCE_##id] = (written),
+#define X(field, lines, name, written, id) [SOURCE_##id] = (written),
                                         CREDENTIAL_HEADERS(X)
 #undef X
-#define X(id, name) [SOURCE_##id] = (name),
+#define X(id, name, ...) [SOURCE_##id] = (name),
                                             SOURCES(X)
 #undef X
     };
@@ -97,7 +97,18 @@ struct parameter {
     struct slice value;
 };
 
-enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, USER, OWN, PARAMETERS = OWN + SOURCES_OWN_MOST };
+enum {
+    TOKEN,
+    SIGNATURE,
+    EXPIRES,
+    PATH,
+    USER,
+#define X(id, name) PARAMETER_##id,
+    CREDENTIAL_PARAMETERS(X)
+#undef X
+        OWN,
+    PARAMETERS = OWN + SOURCES_OWN_MOST
+};
 
 static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
 {
@@ -137,35 +148,40 @@ static bool split_query(struct slice query, struct parameter wanted[PARAMETERS],
 
 /* ---- signed file URLs ---- */
 
-static bool ends_with(struct slice path, const char *end)
-{
-    size_t len = strlen(end);
-    return path.len > len && slice_is(slice_from(path, path.len - len), end);
-}
-
-/* What a signed URL would be for; operation NULL: the request is none. */
+/* The signed URL that a request is; form NULL: it is none. */
 struct signed_url {
+    const struct signed_url_form *form;
+    enum credential_source source;
     const char *operation;
-    bool envd; /* envd checks it once more, so its worker gets all of it */
 };
+
+static const struct {
+    const struct signed_url_form *form;
+    enum credential_source source;
+} forms[] = {
+#define X(id, name, variable) {&signed_url_##variable, SOURCE_##id},
+    SIGNED_URLS(X)
+#undef X
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+const struct signed_url_form *signed_url_form_at(size_t number)
+{
+    return number < FORMS ? forms[number].form : NULL;
+}
 
 static struct signed_url signed_url(const struct request *request, unsigned listening)
 {
-    const struct slice method = request->method, path = request->path;
-    bool get = slice_is(method, "GET");
-    struct signed_url url = {NULL, listening & SOURCE_BIT(ENVD_URL) && slice_is(path, "/files")};
-    if (!(listening & (SOURCE_BIT(FILE_URL) | SOURCE_BIT(ENVD_URL))) ||
-        !query_has(request->query, "signature"))
-        return url;
-    if (url.envd)
-        url.operation = get ? "read" : slice_is(method, "POST") ? "write" : NULL;
-    else if (!(listening & SOURCE_BIT(FILE_URL)))
-        url.operation = NULL;
-    else if (get && ends_with(path, "/files/download"))
-        url.operation = "download";
-    else if (slice_is(method, "PUT") && ends_with(path, "/files/upload"))
-        url.operation = "upload";
-    return url;
+    for (size_t i = 0; i < FORMS; i++) {
+        const struct signed_url_form *form = forms[i].form;
+        const char *operation =
+            listening & 1u << forms[i].source && query_has(request->query, form->signature)
+                ? form->operation(request)
+                : NULL;
+        if (operation)
+            return (struct signed_url){form, forms[i].source, operation};
+    }
+    return (struct signed_url){.form = NULL};
 }
 
 /* ---- all of them ---- */
@@ -177,7 +193,7 @@ static bool is_ambiguous(const struct request *request, unsigned listening)
         unsigned source;
         int64_t lines;
     } headers[] = {
-#define X(field, lines, name, id, ...) {SOURCE_BIT(id), request->lines},
+#define X(field, lines, name, written, id) {SOURCE_BIT(id), request->lines},
         CREDENTIAL_HEADERS(X)
 #undef X
             {SOURCE_BIT(AUTHORIZATION), request->authorizations}};
@@ -239,14 +255,13 @@ static bool choose_headers(const struct search *search, const struct request *re
 
 static void want_signed_url(const struct signed_url *url, struct parameter wanted[PARAMETERS])
 {
-    if (!url->operation)
+    const struct signed_url_form *form = url->form;
+    if (!form)
         return;
-    wanted[SIGNATURE] = (struct parameter){.name = "signature", .kept = url->envd};
-    wanted[EXPIRES] =
-        (struct parameter){.name = url->envd ? "signature_expiration" : "expires", .kept = url->envd};
-    wanted[PATH] = (struct parameter){.name = "path", .kept = true};
-    if (url->envd)
-        wanted[USER] = (struct parameter){.name = "username", .kept = true};
+    wanted[SIGNATURE] = (struct parameter){.name = form->signature, .kept = form->kept};
+    wanted[EXPIRES] = (struct parameter){.name = form->expires, .kept = form->kept};
+    wanted[PATH] = (struct parameter){.name = form->path, .kept = true};
+    wanted[USER] = (struct parameter){.name = form->user, .kept = true};
 }
 
 static void want_parameters(const struct credential_rules *rules, const struct signed_url *url,
@@ -254,8 +269,11 @@ static void want_parameters(const struct credential_rules *rules, const struct s
 {
     memset(wanted, 0, PARAMETERS * sizeof *wanted);
     wanted[TOKEN].name = "cellgate_token";
-    if (rules->listening & SOURCE_BIT(DAYTONA_QUERY))
-        wanted[DAYTONA].name = "DAYTONA_SANDBOX_AUTH_KEY";
+#define X(id, written)                     \
+    if (rules->listening & SOURCE_BIT(id)) \
+        wanted[PARAMETER_##id].name = (written);
+    CREDENTIAL_PARAMETERS(X)
+#undef X
     want_signed_url(url, wanted);
     for (size_t i = 0; rules->own && i < rules->own->count; i++)
         if (rules->own->at[i].query && is_listened_to(rules, own_source(i)))
@@ -266,7 +284,9 @@ static void choose_parameters(const struct search *search, const struct paramete
                               struct writer *scratch)
 {
     choose_parameter(search, SOURCE_QUERY, found[TOKEN].value, scratch);
-    choose_parameter(search, SOURCE_DAYTONA_QUERY, found[DAYTONA].value, scratch);
+#define X(id, name) choose_parameter(search, SOURCE_##id, found[PARAMETER_##id].value, scratch);
+    CREDENTIAL_PARAMETERS(X)
+#undef X
     for (size_t i = 0; i < SOURCES_OWN_MOST; i++)
         if (slice_present(found[OWN + i].value) && search->carried->credential.source == SOURCE_NONE) {
             choose_parameter(search, own_source(i), found[OWN + i].value, scratch);
@@ -290,16 +310,17 @@ static bool choose_signed_url(const struct search *search, const struct signed_u
                               const struct parameter found[PARAMETERS], struct writer *scratch)
 {
     struct slice signature = found[SIGNATURE].value;
-    if (url->operation && url->envd)
+    if (url->form && url->form->encoded)
         signature = query_decode(signature, QUERY_PLUS_IS_BLANK, scratch);
-    if (!url->operation || !choose(search, url->envd ? SOURCE_ENVD_URL : SOURCE_FILE_URL, signature))
+    if (!url->form || !choose(search, url->source, signature))
         return true;
     struct credential *credential = &search->carried->credential;
+    credential->form = url->form;
     credential->operation = url->operation;
     credential->expires = found[EXPIRES].value;
     credential->path = query_decode(found[PATH].value, QUERY_PLUS_IS_BLANK, scratch);
     credential->user = query_decode(found[USER].value, QUERY_PLUS_IS_BLANK, scratch);
-    return url->envd || (slice_present(credential->expires) && slice_present(credential->path));
+    return !url->form->complete || (slice_present(credential->expires) && slice_present(credential->path));
 }
 
 void credential_none(const struct request *request, struct writer *scratch, struct carried *carried)
@@ -324,7 +345,7 @@ enum refusal credential_find(const struct request *request, const struct credent
         !split_protocols(request, scratch, carried, &subprotocol) ||
         (asked && !split_query(request->query, wanted, scratch, &carried->query)))
         return REFUSAL_bad_request;
-#define X(field, lines, name, id, ...) choose(&search, SOURCE_##id, request->field);
+#define X(field, lines, name, written, id) choose(&search, SOURCE_##id, request->field);
     CREDENTIAL_HEADERS(X)
 #undef X
     if (!choose_headers(&search, request))

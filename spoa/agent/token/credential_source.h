@@ -5,18 +5,16 @@
  * In the order of the table the first one present decides, even if what it carries is empty or bad: first
  * what can only be meant for us, then what an application may use for itself, too.
  *
- *   OpenSandbox-Secure-Access, X-OC-Preview-Token, X-Daytona-Preview-Token, e2b-traffic-access-token: headers
+ *   headers        CREDENTIAL_HEADERS of the systems (systems/tables.h)
  *   headers of the configuration's own, in the order in which its entries name them
- *   signature      {expires} and {signature} that the route captured (OpenSandbox)
- *   label          {token} that the route captured (sandbox-sdk)
- *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
- *                  (OpenComputer)
- *   envd-url       `signature` in the query of GET and POST /files at envd's port (e2b); envd gets it, too
+ *   signature      {expires} and {signature} that the route captured
+ *   label          {token} that the route captured
+ *   signed URLs    SIGNED_URLS of the systems: a signature and what it is of, in the query
  *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's, and
  *                  so may a Bearer be (enum bearer_use)
  *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
  *   query          `cellgate_token=TOKEN`; name and value may be percent-encoded, '+' is no blank
- *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query, and then the configuration's own ones
+ *   parameters     CREDENTIAL_PARAMETERS of the systems, and then the configuration's own ones, in the query
  *   cookie         `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
  *
  * One source holding two credentials, or a second line of a header that somebody listens to (HAProxy shows
@@ -30,27 +28,27 @@
 #include "spoa/agent/model/system.h"
 #include "spoa/agent/model/verdict.h"
 #include "spoa/agent/route/pattern.h"
+#include "spoa/agent/token/signed_url.h"
 #include "spoa/base/bytes/writer.h"
 #include "spoa/service/options.h"
 
-/* X(NAME, name), in the order in which they decide, behind those of CREDENTIAL_HEADERS */
-#define SOURCES(X)                               \
-    X(SIGNATURE, "signature")                    \
-    X(LABEL, "label")                            \
-    X(FILE_URL, "file-url")                      \
-    X(ENVD_URL, "envd-url")                      \
-    X(AUTHORIZATION, "authorization")            \
-    X(SUBPROTOCOL, "subprotocol")                \
-    X(QUERY, "query")                            \
-    X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY") \
+/* X(NAME, name, ...), in the order in which they decide, after those of CREDENTIAL_HEADERS. */
+#define SOURCES(X)                    \
+    X(SIGNATURE, "signature")         \
+    X(LABEL, "label")                 \
+    SIGNED_URLS(X)                    \
+    X(AUTHORIZATION, "authorization") \
+    X(SUBPROTOCOL, "subprotocol")     \
+    X(QUERY, "query")                 \
+    CREDENTIAL_PARAMETERS(X)          \
     X(COOKIE, "cookie")
 
 enum credential_source {
     SOURCE_NONE,
-#define X(field, lines, name, id, ...) SOURCE_##id,
+#define X(field, lines, name, written, id) SOURCE_##id,
     CREDENTIAL_HEADERS(X)
 #undef X
-#define X(id, name) SOURCE_##id,
+#define X(id, ...) SOURCE_##id,
         SOURCES(X)
 #undef X
             SOURCE_COUNT /* of the built-in ones; what is beyond is an own one */
@@ -73,6 +71,10 @@ void own_sources_free(struct own_sources *own);
 #define SOURCES_GENERAL \
     (SOURCE_BIT(AUTHORIZATION) | SOURCE_BIT(SUBPROTOCOL) | SOURCE_BIT(QUERY) | SOURCE_BIT(COOKIE))
 
+/* Signatures, which are good only for what they were made of: no token or secret comes by these. */
+#define SOURCES_SIGNED_X(id, ...) | SOURCE_BIT(id)
+#define SOURCES_SIGNED            (SOURCE_BIT(SIGNATURE) SIGNED_URLS(SOURCES_SIGNED_X))
+
 #define SOURCES_OWN (~((1u << SOURCE_COUNT) - 1))
 
 /* Where a credential is used. Entries of `tokens` may be bound to routes, systems and domains. */
@@ -90,12 +92,12 @@ struct credential {
     const char *name; /* source's; NULL: credential_source_text has it */
     bool in_query;    /* it is a parameter */
     struct credential_place place;
-    struct slice token; /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
-    struct slice
-        expires; /* signature, file-url, envd-url: as it was written; of envd-url: absent, it has none */
-    struct slice path;     /* file-url, envd-url: of the file, decoded */
-    struct slice user;     /* envd-url: who it is for in the sandbox, decoded */
-    const char *operation; /* file-url: "download" or "upload"; envd-url: "read" or "write" */
+    struct slice token;   /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
+    struct slice expires; /* of a signature or a signed URL, as it was written; absent: it has none */
+    struct slice path;    /* of a signed URL: the file, decoded */
+    struct slice user; /* of a signed URL: who it is for in the sandbox, decoded; absent: nobody is named */
+    const struct signed_url_form *form; /* NULL: it is no signed URL */
+    const char *operation; /* of a signed URL: what may be done with the file, as its form says */
     struct slice sandbox;  /* what the request is for; filled by the decision */
     uint16_t port;
 };

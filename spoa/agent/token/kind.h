@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "spoa/agent/model/grant.h"
+#include "spoa/agent/systems/tables.h"
 #include "spoa/agent/token/credential_source.h"
 #include "spoa/agent/token/key.h"
 #include "spoa/service/options.h"
@@ -86,7 +87,11 @@ struct token_tunnel {
     struct credential_place place; /* the route as it is now; place.route NULL: it is gone */
 };
 
+/* What `cellgate token` makes of a grant, beside a text: a label of a host, or a URL of a file. */
+enum token_form { TOKEN_IS_TEXT, TOKEN_IS_LABEL, TOKEN_IS_FILE_URL };
+
 struct token_kind {
+    enum token_form form;
     const char *name;             /* `kind` of an entry */
     const struct option *options; /* what an entry may hold, for the manual too */
     size_t options_count;
@@ -102,8 +107,10 @@ struct token_kind {
     bool (*recognises)(struct slice token);
     /* As token_check, but for grant->kind. *reason is set unless it is good. */
     enum refusal (*check)(const struct token_check *check, struct grant *grant, const char **reason);
-    /* Whether the record's secret has signed the grant. NULL: the kind has no such grants. */
+    /* Whether the record's secret has signed the grant: the value of the header of that name, which the record sets, and which
+     * no worker gets with such a request. NULL: the kind has no such grants. */
     bool (*confirms)(const struct grant *grant, struct slice secret);
+    const char *secret_header;
     /* Appends a token that grants this (from iat until exp), or fails because this kind cannot say it. */
     bool (*mint)(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                  struct fail *why);
@@ -115,7 +122,15 @@ struct token_kind {
 /* Whether a key of any entry of that kind has signed the credential, or it names one's kid: wherever that entry is good. */
 bool jwt_is_ours(const struct token_check *check);
 
-extern const struct token_kind token_kind_agent_sandbox, token_kind_agent_sandbox_v2, token_kind_e2b_file_url,
-    token_kind_file_url, token_kind_jwt, token_kind_opensandbox_route, token_kind_static;
+/* X(variable, name): all kinds. The first that recognises a credential has it, so a kind with a narrower form stands before one
+ * with a wider. */
+#define TOKEN_KINDS(X)    \
+    SYSTEM_TOKEN_KINDS(X) \
+    X(jwt, "jwt")         \
+    X(static, "static")
+
+#define X(variable, name) extern const struct token_kind token_kind_##variable;
+TOKEN_KINDS(X)
+#undef X
 
 #endif

@@ -20,6 +20,15 @@ static unsigned built_in_bit(struct slice name)
     return 0;
 }
 
+/* Returns whether it is the name of a source of signatures, which bring no token. */
+static bool is_signed(struct slice name)
+{
+    for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++)
+        if (SOURCES_SIGNED & 1u << c && slice_is(name, credential_source_text(c)))
+            return true;
+    return false;
+}
+
 static bool is_parameter(struct slice name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -28,7 +37,7 @@ static bool is_parameter(struct slice name)
             return false;
     }
     return name.len > 0 && name.len <= PARAMETER_MOST && !slice_is(name, "cellgate_token") &&
-           !slice_is(name, "DAYTONA_SANDBOX_AUTH_KEY");
+           !built_in_bit(name);
 }
 
 const char *token_scope_check_source(struct slice value)
@@ -37,11 +46,13 @@ const char *token_scope_check_source(struct slice value)
         return NULL;
     if (slice_starts(value, "?") && is_parameter(slice_from(value, 1)))
         return NULL;
-    if (slice_is(value, "signature") || slice_is(value, "file-url") || slice_is(value, "envd-url") ||
-        own_header_defect(value))
-        return "a header's name, like X-OC-Preview-Token, that has no other meaning, \"?NAME\" for a "
-               "parameter of the "
-               "query, label, authorization, subprotocol, query, DAYTONA_SANDBOX_AUTH_KEY or cookie";
+    if (is_signed(value) || own_header_defect(value))
+        return "a header's name that has no other meaning, \"?NAME\" for a parameter of the query, label, "
+               "authorization, subprotocol, query, "
+#define X(id, name) name ", "
+            CREDENTIAL_PARAMETERS(X)
+#undef X
+                "or cookie";
     return NULL;
 }
 
@@ -133,7 +144,7 @@ static bool add_domain(struct texts *domains, struct slice name)
     return true;
 }
 
-/* "<e2b>": what `domains` of the configuration has below "e2b". */
+/* "<FORM>": what `domains` of the configuration has below "FORM". */
 static bool add_form(const struct token_load *load, struct texts *domains, struct slice form,
                      struct fail *why)
 {

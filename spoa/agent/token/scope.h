@@ -30,7 +30,7 @@ const char *token_scope_check_system(struct slice value);
 const char *token_scope_check_domain(struct slice value);
 
 /* All built-in sources of tokens and secrets. */
-#define SOURCES_BUILT_IN (((1u << SOURCE_COUNT) - 2) & ~(SOURCE_BIT(SIGNATURE) | SOURCE_BIT(FILE_URL)))
+#define SOURCES_BUILT_IN (((1u << SOURCE_COUNT) - 2) & ~SOURCES_SIGNED)
 
 /* The bits of names; those that are no built-in ones become own ones. False and *why: there are too many. */
 bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,

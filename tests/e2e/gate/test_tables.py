@@ -15,10 +15,16 @@ import pytest
 from cell import ROOT, end, until
 
 
+def macro(text, name):
+    """The body of an X-macro, with the rows of the tables of foreign systems in the place of their names."""
+    body = without_comments(re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", text)[1])
+    tables = "".join(path.read_text() for path in (ROOT / "spoa/agent/systems").rglob("tables.h"))
+    return re.sub(r"\b([A-Z0-9_]{2,})\(X\)", lambda found: macro(tables, found[1]), body)
+
+
 def table(path, name):
     """The rows of an X-macro."""
-    text = (ROOT / path).read_text()
-    body = without_comments(re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", text)[1])
+    body = macro((ROOT / path).read_text(), name)
     return re.findall(r"\bX\((.*?)\)(?= X\(| $)", re.sub(r"[\s\\]+", " ", body))
 
 

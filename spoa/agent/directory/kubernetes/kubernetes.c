@@ -257,7 +257,7 @@ static bool aim(struct directory_kubernetes *d, struct fail *why)
 static enum kubernetes_sort sort_named(const char *name)
 {
     enum kubernetes_sort sort = 0;
-    while (sort < KUBERNETES_SORTS && strcmp(kubernetes_resources[sort].name, name) != 0)
+    while (sort < KUBERNETES_SORTS && strcmp(kubernetes_resource_of(sort)->name, name) != 0)
         sort++;
     return sort;
 }
@@ -324,9 +324,11 @@ static void *kubernetes_start(const void *options, struct directory *directory, 
 static const char *check_resource(struct slice value)
 {
     for (size_t i = 0; i < KUBERNETES_SORTS; i++)
-        if (slice_is(value, kubernetes_resources[i].name))
+        if (slice_is(value, kubernetes_resource_of(i)->name))
             return NULL;
-    return "agent-sandbox, opensandbox or endpointslices";
+#define X(sort, variable, word) word ", "
+    return SYSTEM_KUBERNETES_SORTS(X) "or endpointslices";
+#undef X
 }
 
 static const char *check_space(struct slice value)
@@ -395,7 +397,9 @@ static const struct option table[] = {
     {.key = "resources",
      .type = OPTION_TEXTS,
      .offset = offsetof(OPTIONS, resources),
-     .help = "`agent-sandbox`, `opensandbox`, `endpointslices`",
+#define X(sort, variable, word) "`" word "`, "
+     .help = SYSTEM_KUBERNETES_SORTS(X) "`endpointslices`",
+#undef X
      .min = 1,
      .max = KUBERNETES_SORTS,
      .check = check_resource,

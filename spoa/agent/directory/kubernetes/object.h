@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kubernetes_object: what one object of the API server says of a sandbox: its key and its record. Pure. There are three
- * sorts: agent-sandbox's Sandbox, OpenSandbox's BatchSandbox, and EndpointSlices that a label of the operator's names.
+ * kubernetes_object: what one object of the API server says of a sandbox: its key and its record. Pure. Its sorts
+ * are those of the systems (SYSTEM_KUBERNETES_SORTS), and EndpointSlices that a label of the operator's names.
  *
- * Keys are as in kind.h: the name, or "namespace/name" outside of the namespace `default`. A BatchSandbox is called by
- * its name alone, wherever it is, as OpenSandbox's clients know no namespaces.
+ * Keys are as in kind.h: the name, or "namespace/name" outside of the namespace `default`, unless a sort says otherwise.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_KUBERNETES_OBJECT_H
 #define CELLGATE_AGENT_DIRECTORY_KUBERNETES_OBJECT_H
 
 #include "spoa/agent/model/record.h"
+#include "spoa/agent/systems/tables.h"
 #include "spoa/base/bytes/writer.h"
 
 enum kubernetes_sort {
-    KUBERNETES_AGENT_SANDBOX,
-    KUBERNETES_OPENSANDBOX,
-    KUBERNETES_ENDPOINT_SLICES,
+#define X(sort, ...) KUBERNETES_##sort,
+    SYSTEM_KUBERNETES_SORTS(X)
+#undef X
+        KUBERNETES_ENDPOINT_SLICES,
     KUBERNETES_SORTS
 };
 
@@ -23,15 +24,23 @@ enum kubernetes_sort {
 #define KUBERNETES_NAME_MAX  253 /* of a name; a namespace has KUBERNETES_LABEL_MAX */
 #define KUBERNETES_LABEL_MAX 63
 
-/* What is asked for where. */
+struct kubernetes_reader; /* reader.h */
+
+/* What is asked for where, and how it is read. */
 struct kubernetes_resource {
     const char *name; /* in the configuration */
     const char *group, *plural;
     const char *versions[KUBERNETES_VERSIONS]; /* the one to prefer first; NULL: there is no other */
     const char *selector;                      /* in front of the operator's; NULL: none */
     const char *wake[KUBERNETES_VERSIONS];     /* the merge patch that wakes one; NULL: they are not woken */
+    /* Fills the reader's object. Returns false if it is no sandbox. */
+    bool (*read)(struct kubernetes_reader *r);
 };
-extern const struct kubernetes_resource kubernetes_resources[KUBERNETES_SORTS];
+
+#define X(sort, variable, word) extern const struct kubernetes_resource kubernetes_resource_##variable;
+SYSTEM_KUBERNETES_SORTS(X)
+#undef X
+const struct kubernetes_resource *kubernetes_resource_of(enum kubernetes_sort sort);
 
 /* Of EndpointSlices: the label whose value is the sandbox's id, and the name of the port; NULL: the request's port. */
 struct kubernetes_slices {

@@ -52,7 +52,7 @@ static bool find_path(const struct kubernetes_wake *w, struct slice key, struct 
         !kubernetes_store_object(w->all->store, key, &source, &space, &name))
         return false;
     const struct kubernetes_watch *watch = &w->watches[source];
-    *patch = kubernetes_resources[watch->sort].wake[watch->version];
+    *patch = kubernetes_resource_of(watch->sort)->wake[watch->version];
     kubernetes_path(path, watch->sort, watch->version, space);
     writer_u8(path, '/');
     directory_http_target_encode(path, name);

@@ -28,7 +28,7 @@ enum {
 
 static const struct kubernetes_resource *resource(const struct kubernetes_watch *w)
 {
-    return &kubernetes_resources[w->sort];
+    return kubernetes_resource_of(w->sort);
 }
 
 /* ---- objects ---- */
@@ -193,7 +193,7 @@ bool kubernetes_watch_body(struct kubernetes_watch *w, struct slice bytes, uint6
 
 void kubernetes_path(struct writer *w, enum kubernetes_sort sort, size_t version, struct slice space)
 {
-    const struct kubernetes_resource *r = &kubernetes_resources[sort];
+    const struct kubernetes_resource *r = kubernetes_resource_of(sort);
     writer_text(w, "/apis/");
     writer_text(w, r->group);
     writer_u8(w, '/');

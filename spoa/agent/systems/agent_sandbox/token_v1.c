@@ -8,14 +8,14 @@
  * It has no id of a key, so each entry is tried. Whoever has one may reach that sandbox, and no other by way
  * of X-Sandbox-UID or X-Sandbox-Pod-IP. It is over at the second of exp.
  */
+#include "spoa/agent/systems/agent_sandbox/scoped_token.h"
 #include "spoa/agent/token/secret.h"
-#include "spoa/base/json/json.h"
 #include "spoa/base/text/base64url.h"
 
 #define PREFIX  "v1."
 #define CONTEXT "agent-sandbox/scoped-token/v1."
 
-enum { PAYLOAD = 1024, LABEL = 63 };
+enum { PAYLOAD = 1024 };
 
 /* ---- the configuration ---- */
 
@@ -48,59 +48,15 @@ static bool agent_sandbox_recognises(struct slice token)
     return slice_starts(token, PREFIX);
 }
 
-/* A DNS label, as Kubernetes wants names of namespaces and sandboxes. */
-static bool is_label(struct slice s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= '0' && s.at[i] <= '9') &&
-            !(s.at[i] == '-' && i > 0 && i + 1 < s.len))
-            return false;
-    return s.len > 0 && s.len <= LABEL;
-}
-
-static bool read_claims(const struct json *doc, struct slice *space, struct slice *name, int64_t *exp)
-{
-    const json_node *root = json_root(doc);
-    return json_text(json_member(root, "ns"), space) && json_text(json_member(root, "name"), name) &&
-           json_int(doc, json_member(root, "exp"), 0, (int64_t)1 << 53, exp) && is_label(*space) &&
-           is_label(*name);
-}
-
-/* The name as the directory and other tokens have it: "namespace/name", without "default/". */
-static void write_sandbox(struct slice space, struct slice name, struct writer *w)
-{
-    if (!slice_is(space, "default")) {
-        writer_put(w, space);
-        writer_u8(w, '/');
-    }
-    writer_put(w, name);
-}
-
 static enum refusal check_claims(const struct token_check *check, const struct token_entry *entry,
                                  struct slice payload, struct grant *grant, const char **reason)
 {
     const struct token_secret *state = entry->state;
-    struct fail why;
-    struct slice space, name;
-    struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
-    if (!doc && fail_of_memory(&why)) {
-        *reason = "out of memory";
-        return REFUSAL_agent_unavailable;
-    }
-    bool good = doc && read_claims(doc, &space, &name, &grant->exp);
-    if (good)
-        write_sandbox(space, name, check->text);
-    json_free(doc);
-    *reason = "ns, name or exp is missing or not what it should be";
-    if (!good)
-        return REFUSAL_token_invalid;
-    grant->sandbox = writer_slice(check->text);
+    enum refusal refusal = scoped_token_read(check, payload, NULL, grant, reason);
     grant->kid = entry->kid;
     grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
-    grant->needs = NEED_UNSAID;
-    grant->in_place = true;
     grant->bind = state->bind;
-    return token_check_lifetime(check, state->max_ttl, grant, reason);
+    return refusal == REFUSAL_NONE ? token_check_lifetime(check, state->max_ttl, grant, reason) : refusal;
 }
 
 static enum refusal agent_sandbox_check(const struct token_check *check, struct grant *grant,
@@ -118,7 +74,7 @@ static enum refusal agent_sandbox_check(const struct token_check *check, struct 
     writer_text(&data, CONTEXT);
     writer_put(&data, payload);
     const struct token_entry *entry = NULL;
-    enum refusal refusal = token_secret_signer(check, &token_kind_agent_sandbox, writer_slice(&data),
+    enum refusal refusal = token_secret_signer(check, &token_kind_agent_sandbox_v1, writer_slice(&data),
                                                writer_slice(&signature), &entry, reason);
     if (refusal != REFUSAL_NONE)
         return refusal;
@@ -141,7 +97,7 @@ static bool agent_sandbox_mint(const struct token_entry *entry, const struct gra
         space = slice_sub(name, 0, slash);
         name = slice_from(name, slash + 1);
     }
-    if (!is_label(space) || !is_label(name))
+    if (!scoped_token_is_label(space) || !scoped_token_is_label(name))
         return fail(why, "agent-sandbox: the sandbox must be a name of Kubernetes, or NAMESPACE/NAME");
     if (grant->needs != NEED_UNSAID || slice_present(grant->ports) || slice_present(grant->org))
         return fail(why, "agent-sandbox: its tokens cannot say need, ports or org");
@@ -160,12 +116,12 @@ static bool agent_sandbox_mint(const struct token_entry *entry, const struct gra
     return !w->full || fail(why, "the token cannot be signed");
 }
 
-const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
-                                                    .options = options,
-                                                    .options_count = OPTION_COUNT,
-                                                    .sources = SOURCES_GENERAL,
-                                                    .load = agent_sandbox_load,
-                                                    .release = token_secret_release,
-                                                    .recognises = agent_sandbox_recognises,
-                                                    .check = agent_sandbox_check,
-                                                    .mint = agent_sandbox_mint};
+const struct token_kind token_kind_agent_sandbox_v1 = {.name = "agent-sandbox",
+                                                       .options = options,
+                                                       .options_count = OPTION_COUNT,
+                                                       .sources = SOURCES_GENERAL,
+                                                       .load = agent_sandbox_load,
+                                                       .release = token_secret_release,
+                                                       .recognises = agent_sandbox_recognises,
+                                                       .check = agent_sandbox_check,
+                                                       .mint = agent_sandbox_mint};

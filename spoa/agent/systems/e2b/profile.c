@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* e2b: previews, envd, and one endpoint for all sandboxes that its SDK addresses by headers. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const hosts[] = {
     /* clang-format off */
@@ -20,7 +20,7 @@ static const char *const headers[] = {
     /* clang-format on */
     NULL};
 
-/* Its SDK takes 502, and no other status, for a sandbox that does not run. Its proxy asks no credential before it says so: here a
+/* The SDK takes 502, and no other status, for a sandbox that does not run. e2b's proxy asks no credential before it says so: here a
  * secret that is not the sandbox's gets the same, or it would tell which sandboxes there are. */
 static const struct profile_refusal refusals[] = {
     {.refusal = REFUSAL_sandbox_not_found, .status = 502},

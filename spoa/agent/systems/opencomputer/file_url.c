@@ -127,7 +127,33 @@ static bool file_url_mint(const struct token_entry *entry, const struct grant *g
     return !w->full || fail(why, "the URL would be too long");
 }
 
-const struct token_kind token_kind_file_url = {.name = "file-url",
+/* ---- where it stands ---- */
+
+static bool ends_with(struct slice path, const char *end)
+{
+    size_t len = strlen(end);
+    return path.len > len && slice_is(slice_from(path, path.len - len), end);
+}
+
+static const char *file_url_operation(const struct request *request)
+{
+    if (slice_is(request->method, "GET") && ends_with(request->path, "/files/download"))
+        return "download";
+    return slice_is(request->method, "PUT") && ends_with(request->path, "/files/upload") ? "upload" : NULL;
+}
+
+const struct signed_url_form signed_url_opencomputer = {
+    .operation = file_url_operation,
+    .whole = {{"/api/sandboxes/{sandbox}/files/download", "GET"},
+              {"/api/sandboxes/{sandbox}/files/upload", "PUT"}},
+    .signature = "signature",
+    .expires = "expires",
+    .path = "path",
+    .complete = true,
+};
+
+const struct token_kind token_kind_file_url = {.form = TOKEN_IS_FILE_URL,
+                                               .name = "file-url",
                                                .options = options,
                                                .options_count = OPTION_COUNT,
                                                .sources = SOURCE_BIT(FILE_URL),

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 #define X(name, variable, word) extern const struct profile profile_##variable;
-PROFILES(X)
+SYSTEMS(X)
 #undef X
 
 const struct profile *profile_of(enum system system)
 {
     static const struct profile *const all[] = {[SYSTEM_NONE] = NULL,
 #define X(name, variable, word) [SYSTEM_##name] = &profile_##variable,
-                                                PROFILES(X)
+                                                SYSTEMS(X)
 #undef X
     };
     return all[system];

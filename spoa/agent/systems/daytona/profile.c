@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Daytona: previews, signed ones too, and the toolbox. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const hosts[] = {
     /* clang-format off */

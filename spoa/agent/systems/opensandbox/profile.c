@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* OpenSandbox: its ingress, by host, header and path (headers before the path on its bare domain), and its server's proxy. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const hosts[] = {
     /* clang-format off */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* agent-sandbox: its router's headers. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const headers[] = {
     /* clang-format off */

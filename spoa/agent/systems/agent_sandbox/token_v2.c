@@ -10,8 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/token/kind.h"
-#include "spoa/base/json/json.h"
+#include "spoa/agent/systems/agent_sandbox/scoped_token.h"
 #include "spoa/base/os/file.h"
 #include "spoa/base/text/base64url.h"
 
@@ -19,8 +18,7 @@
 #define CONTEXT "agent-sandbox/scoped-token/v2."
 
 enum {
-    PAYLOAD = 2048,
-    LABEL = 63,
+    PAYLOAD = SCOPED_TOKEN_PAYLOAD,
     KID_MOST = 128,
     UID_MOST = 64,
     KEYS_MOST = 64,
@@ -153,16 +151,6 @@ static bool v2_recognises(struct slice token)
     return slice_starts(token, PREFIX);
 }
 
-/* A DNS label, as Kubernetes wants names of namespaces and sandboxes. */
-static bool is_label(struct slice s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= '0' && s.at[i] <= '9') &&
-            !(s.at[i] == '-' && i > 0 && i + 1 < s.len))
-            return false;
-    return s.len > 0 && s.len <= LABEL;
-}
-
 static bool is_method(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -179,23 +167,6 @@ static bool is_printable(struct slice s)
     return s.len > 0;
 }
 
-struct claims {
-    struct slice space, name, uid, method, path;
-    int64_t port, exp;
-};
-
-static bool read_claims(const struct json *doc, struct claims *c)
-{
-    const json_node *root = json_root(doc);
-    return json_text(json_member(root, "ns"), &c->space) && is_label(c->space) &&
-           json_text(json_member(root, "name"), &c->name) && is_label(c->name) &&
-           json_text(json_member(root, "uid"), &c->uid) && is_printable(c->uid) && c->uid.len <= UID_MOST &&
-           json_text(json_member(root, "method"), &c->method) && is_method(c->method) &&
-           json_text(json_member(root, "path"), &c->path) && is_printable(c->path) && c->path.at[0] == '/' &&
-           json_int(doc, json_member(root, "port"), 1, 65535, &c->port) &&
-           json_int(doc, json_member(root, "exp"), 0, (int64_t)1 << 53, &c->exp);
-}
-
 static struct slice keep(struct writer *text, struct slice s)
 {
     size_t start = text->len;
@@ -203,42 +174,26 @@ static struct slice keep(struct writer *text, struct slice s)
     return slice_of(text->at + start, text->len - start);
 }
 
-/* What the claims grant. Texts are copied, since the claims go with their document. */
-static bool fill(const struct token_check *check, const struct claims *c, struct grant *grant)
+/* Reads the claims that version 1 has not. Texts are copied, because the claims go with their document. */
+static bool read_scope(const struct token_check *check, const struct json *doc, struct grant *grant)
 {
+    const json_node *root = json_root(doc);
     struct writer *text = check->text;
+    struct slice uid, method, path;
+    int64_t port;
+    if (!json_text(json_member(root, "uid"), &uid) || !is_printable(uid) || uid.len > UID_MOST ||
+        !json_text(json_member(root, "method"), &method) || !is_method(method) ||
+        !json_text(json_member(root, "path"), &path) || !is_printable(path) || path.at[0] != '/' ||
+        !json_int(doc, json_member(root, "port"), 1, 65535, &port))
+        return false;
+    grant->uid = keep(text, uid);
+    grant->method = keep(text, method);
+    grant->path = keep(text, path);
     size_t start = text->len;
-    if (!slice_is(c->space, "default")) {
-        writer_put(text, c->space);
-        writer_u8(text, '/');
-    }
-    writer_put(text, c->name);
-    grant->sandbox = slice_of(text->at + start, text->len - start);
-    grant->uid = keep(text, c->uid);
-    grant->method = keep(text, c->method);
-    grant->path = keep(text, c->path);
-    start = text->len;
-    grant_put_port(text, (uint16_t)c->port);
+    grant_put_port(text, (uint16_t)port);
     grant->ports = slice_of(text->at + start, text->len - start);
-    grant->exp = c->exp;
-    grant->needs = NEED_UNSAID;
-    grant->in_place = grant->bind = true;
+    grant->bind = true;
     return !text->full;
-}
-
-static enum refusal check_claims(const struct token_check *check, struct slice payload, struct grant *grant,
-                                 const char **reason)
-{
-    struct fail why;
-    struct claims claims;
-    struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
-    bool short_of_memory = !doc && fail_of_memory(&why);
-    bool good = doc && read_claims(doc, &claims) && fill(check, &claims, grant);
-    json_free(doc);
-    *reason = short_of_memory ? "out of memory" : "a claim is missing or not what it should be";
-    if (short_of_memory)
-        return REFUSAL_agent_unavailable;
-    return good ? REFUSAL_NONE : REFUSAL_token_invalid;
 }
 
 /* ---- checking ---- */
@@ -299,7 +254,7 @@ static enum refusal v2_check(const struct token_check *check, struct grant *gran
     grant->ours = true;
     grant->kid = slice_text(key->kid);
     grant->key = slice_of(key->fingerprint, KEY_FINGERPRINT);
-    enum refusal refusal = check_claims(check, p.payload, grant, reason);
+    enum refusal refusal = scoped_token_read(check, p.payload, read_scope, grant, reason);
     return refusal == REFUSAL_NONE ? token_check_lifetime(check, state->max_ttl, grant, reason) : refusal;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* OpenComputer: its API below /api, previews, terminals and execs. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const hosts[] = {
     /* clang-format off */

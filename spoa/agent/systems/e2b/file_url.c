@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/kind.h"
+#include "spoa/agent/token/signed_url.h"
 #include "spoa/base/text/base64url.h"
 
 #define PREFIX "v1_"
@@ -105,13 +106,13 @@ static enum refusal e2b_file_url_check(const struct token_check *check, struct g
     uint8_t digest[SHA256_DIGEST_LENGTH];
     uint64_t expires = (uint64_t)check->now + LIFE;
     while (entry->kind != &token_kind_e2b_file_url)
-        entry++; /* there is one, or this kind would not have been asked */
+        entry++; /* the table has one, or this kind would not have been asked */
     int64_t most = ((const struct state *)entry->state)->max_ttl;
     *reason = "`signature` or `signature_expiration` is not what it should be";
     if (!read_signature(url->token, digest) || !url->operation ||
         (slice_present(url->expires) && !read_expiry(url->expires, &expires)))
         return REFUSAL_token_invalid;
-    /* where a path ends would not be clear */
+    /* the end of the path would not be clear */
     *reason = "the user's name has a colon";
     if (slice_find(url->user, ':') < url->user.len)
         return REFUSAL_token_invalid;
@@ -160,6 +161,26 @@ static bool e2b_file_url_mint(const struct token_entry *entry, const struct gran
     return fail(why, "e2b-file-url: e2b's SDK makes them, with the token of the sandbox's envd");
 }
 
+/* ---- where it stands ---- */
+
+static const char *e2b_file_url_operation(const struct request *request)
+{
+    if (!slice_is(request->path, "/files"))
+        return NULL;
+    return slice_is(request->method, "GET") ? "read" : slice_is(request->method, "POST") ? "write" : NULL;
+}
+
+const struct signed_url_form signed_url_e2b = {
+    .operation = e2b_file_url_operation,
+    .signature = "signature",
+    .expires = "signature_expiration",
+    .path = "path",
+    .user = "username",
+    .kept = true,
+    .encoded = true,
+    .whole_path = true,
+};
+
 const struct token_kind token_kind_e2b_file_url = {.name = "e2b-file-url",
                                                    .options = options,
                                                    .options_count = OPTION_COUNT,
@@ -170,4 +191,5 @@ const struct token_kind token_kind_e2b_file_url = {.name = "e2b-file-url",
                                                    .recognises = e2b_file_url_recognises,
                                                    .check = e2b_file_url_check,
                                                    .confirms = e2b_file_url_confirms,
+                                                   .secret_header = "X-Access-Token",
                                                    .mint = e2b_file_url_mint};

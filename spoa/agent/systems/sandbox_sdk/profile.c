@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sandbox-sdk: previews. Its container server's own port is no preview's. */
-#include "spoa/agent/profile/profile.h"
+#include "spoa/agent/systems/profile.h"
 
 static const char *const hosts[] = {
     /* clang-format off */

@@ -28,12 +28,12 @@ struct options {
 
 struct secret {
     uint8_t fingerprint[KEY_FINGERPRINT];
-    size_t len; /* 0: there is no such key */
+    size_t len; /* bytes of the secret; 0 if there is no such key */
     uint8_t at[TOKEN_SECRET];
 };
 
 struct state {
-    struct secret *key[KEYS]; /* by the digit that is its id */
+    struct secret *key[KEYS]; /* indexed by the digit that is the key's id */
     int64_t max_ttl;          /* seconds; 0: any */
     bool bind;
 };
@@ -42,7 +42,7 @@ struct state {
 
 static const char base36[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
-/* -1: it is no digit. */
+/* Returns the digit's value, or -1. */
 static int digit_of(uint8_t c)
 {
     if (c >= '0' && c <= '9')
@@ -314,7 +314,8 @@ static bool opensandbox_route_mint(const struct token_entry *entry, const struct
     return !w->full || fail(why, "the route would be too long");
 }
 
-const struct token_kind token_kind_opensandbox_route = {.name = "opensandbox-route",
+const struct token_kind token_kind_opensandbox_route = {.form = TOKEN_IS_LABEL,
+                                                        .name = "opensandbox-route",
                                                         .options = options,
                                                         .options_count = OPTION_COUNT,
                                                         .sources = SOURCE_BIT(SIGNATURE),

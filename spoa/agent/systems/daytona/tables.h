@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* tables: the rows of this system in the tables of spoa/agent/systems/tables.h. */
+#ifndef CELLGATE_AGENT_SYSTEMS_DAYTONA_TABLES_H
+#define CELLGATE_AGENT_SYSTEMS_DAYTONA_TABLES_H
+
+#define DAYTONA_CREDENTIAL_HEADERS(X)                                                          \
+    X(daytona_preview, daytona_previews, "x-daytona-preview-token", "X-Daytona-Preview-Token", \
+      DAYTONA_PREVIEW)
+
+#define DAYTONA_CREDENTIAL_PARAMETERS(X) X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY")
+
+#endif
