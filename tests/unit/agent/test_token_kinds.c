@@ -742,6 +742,26 @@ static void public_is_what_its_entry_names(void **state)
     }
 }
 
+/* An application may have a path `/files` and a parameter `signature`: that is no access secret. */
+static void no_secret_comes_by_a_signature(void **state)
+{
+    static const char *const entries[] = {"\"systems\":[\"e2b\"]", "\"everywhere\":true",
+                                          "\"sources\":[\"e2b-traffic-access-token\"]"};
+    const struct credential_place preview = {.route = "e2b-preview", .system = SYSTEM_E2B, .port = 8080};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        char text[256];
+        struct fail why;
+        snprintf(text, sizeof text, "[{\"kind\":\"static\",%s}]", entries[i]);
+        struct tokens *tokens = load(*state, text, &why);
+        if (!tokens)
+            fail_msg("%s", why.text);
+        unsigned sources = tokens_sources(tokens, &preview);
+        assert_true(sources & SOURCE_BIT(E2B_ACCESS));
+        assert_false(sources & (SOURCE_BIT(SIGNATURE) | SOURCE_BIT(FILE_URL) | SOURCE_BIT(ENVD_URL)));
+        tokens_free(tokens);
+    }
+}
+
 /* A narrower scope is another key to tunnels that are open. */
 static void a_narrower_scope_ends_the_tunnels_of_a_jwt(void **state)
 {
@@ -781,7 +801,9 @@ static void entries_that_are_not_in_order_are_refused(void **state)
         {"[{\"kind\":\"opensandbox-route\",\"keys\":[]}]", "object"},
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"url\"}}]", "base64"},
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"nothing\"}}]", "nothing"},
-        {"[{\"kind\":\"static\",\"sources\":[\"signature\"]}]", "X-OC-Preview-Token"},
+        {"[{\"kind\":\"static\",\"sources\":[\"signature\"]}]", "no other meaning"},
+        {"[{\"kind\":\"static\",\"systems\":[\"e2b\"],\"sources\":[\"file-url\"]}]", "no other meaning"},
+        {"[{\"kind\":\"static\",\"systems\":[\"e2b\"],\"sources\":[\"envd-url\"]}]", "no other meaning"},
         {"[{\"kind\":\"static\",\"sources\":[\"X-Other\"]}]", "one of them is of no system"},
         {"[{\"kind\":\"static\",\"sources\":[\"?key\"]}]", "one of them is of no system"},
         {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X_Other\"]}]", "a header's name"},
@@ -938,6 +960,7 @@ int main(void)
         cmocka_unit_test(what_a_kind_cannot_say_is_not_minted),
         cmocka_unit_test(a_jwt_is_good_where_its_entry_says),
         cmocka_unit_test(public_is_what_its_entry_names),
+        cmocka_unit_test(no_secret_comes_by_a_signature),
         cmocka_unit_test(a_narrower_scope_ends_the_tunnels_of_a_jwt),
         cmocka_unit_test(entries_that_are_not_in_order_are_refused),
         cmocka_unit_test(short_secrets_are_warned_of_and_all_files_told),
