@@ -107,6 +107,16 @@ REDIRECTS = [
     ("http://127.0.0.1:{port}//elsewhere.test/a", "/p/sb-2/{port}/.//elsewhere.test/a", "/.//elsewhere.test/a"),
     ("http://127.0.0.1:{port}/\\elsewhere.test/a", "/p/sb-2/{port}/./\\elsewhere.test/a", "/./\\elsewhere.test/a"),
     ("http://127.0.0.1:{port}/\t/elsewhere.test/a", "/p/sb-2/{port}/./\t/elsewhere.test/a", "/./\t/elsewhere.test/a"),
+    # no scheme is that of the page; a worker that redirects an upgrade may say ws
+    ("//127.0.0.1:{port}/login?a=b#c", "/p/sb-2/{port}/login?a=b#c", "/login?a=b#c"),
+    ("//127.0.0.1:{port}", "/p/sb-2/{port}/", "/"),
+    ("//127.0.0.1:{port}?next=//elsewhere.test/a", "/p/sb-2/{port}/?next=//elsewhere.test/a", "/?next=//elsewhere.test/a"),
+    ("//127.0.0.1:{port}//elsewhere.test", "/p/sb-2/{port}/.//elsewhere.test", "/.//elsewhere.test"),
+    ("http://127.0.0.1:{port}//elsewhere.test", "/p/sb-2/{port}/.//elsewhere.test", "/.//elsewhere.test"),
+    ("ws://127.0.0.1:{port}/ws", "/p/sb-2/{port}/ws", "/ws"),
+    ("WSS://127.0.0.1:{port}?a", "/p/sb-2/{port}/?a", "/?a"),
+    ("//127.0.0.1:1/login", None, None),
+    ("ftp://127.0.0.1:{port}/login", None, None),
     ("http://127.0.0.1:1/login", None, None),
     ("//elsewhere.test/login", None, None),
     ("https://elsewhere.test/login?back=/", None, None),
@@ -129,12 +139,12 @@ def test_a_redirect_leads_where_the_client_can_follow(cell, worker, said, below,
 def test_a_redirect_to_the_clients_own_host(client, worker):
     """An application that knows its host, but neither that the client came with TLS nor the prefix."""
     host, tls = f"{worker.origin.port}-sb-2.e2b.test:8443", client.kind != "http"
-    for said, seen in [("http://{host}/a", "/a" if tls else None), ("https://{host}/a", None)]:
+    for said, seen in [("http://{host}/a", "/a" if tls else None), ("ws://{host}/a", "/a" if tls else None), ("https://{host}/a", None), ("//{host}/a", None)]:
         said = said.replace("{host}", host)
         got = ask(client, worker, "/", ["Location: " + said], "307 Temporary Redirect", host=host)
         assert got.all("location") == [seen or said]
     below = filled(worker, BELOW)
-    for said in ("http://Cell.Test/a", "https://cell.test/a", f"https://cell.test{below}/a"):
+    for said in ("http://Cell.Test/a", "https://cell.test/a", "//cell.test/a", "wss://cell.test/a", f"https://cell.test{below}/a"):
         assert ask(client, worker, below + "/", ["Location: " + said], "301 Moved Permanently").all("location") == [below + "/a"]
 
 
