@@ -254,6 +254,43 @@ def test_a_server_that_speaks_first_and_ends_first(cells, destinations):
     assert until(lambda: seen) == [b"QUIT\r\n" * 1000]
 
 
+@pytest.mark.parametrize("size", [262_144, 1_000_000])
+@pytest.mark.parametrize("reads", ["at once", "late"])
+@pytest.mark.parametrize("ends", ["first", "at once"])
+@pytest.mark.parametrize("last", ["program", "destination"])
+def test_what_one_side_says_after_the_other_has_ended_arrives_whole(cells, destinations, last, ends, reads, size):
+    """One side says that it has said all; the other waits for that, or does not, sends the rest and ends, too."""
+    runs, heard, said = 30, [], threading.Semaphore(0)
+
+    def hear_all(sock):
+        return sum(map(len, iter(lambda: sock.recv(65536), b"")))
+
+    def says_more(sock):
+        if ends == "first":
+            hear_all(sock)
+        sock.sendall(b"x" * size)
+        sock.shutdown(socket.SHUT_WR)
+        said.release()
+        hear_all(sock)  # a socket that is closed with something unread is reset
+
+    def has_said_all(sock):
+        sock.sendall(b"that is all")
+        sock.shutdown(socket.SHUT_WR)
+        if reads == "late":
+            said.acquire()
+        heard.append(hear_all(sock))
+
+    server = destinations(has_said_all if last == "program" else says_more)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    for run in range(runs):
+        answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+        (says_more if last == "program" else has_said_all)(answer.sock)
+        until(lambda: len(heard) > run)
+        answer.sock.close()
+        heard[-1] += len(answer.rest) if last == "destination" else 0  # what came with the 200
+    assert heard == [size] * runs
+
+
 @pytest.mark.parametrize("slow", ["client", "destination"])
 def test_a_side_that_does_not_read_costs_its_buffers(cells, destinations, slow):
     """And gets every byte when it reads at last."""
