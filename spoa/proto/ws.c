@@ -95,6 +95,23 @@ static bool take_length(struct reader *r, unsigned length, uint64_t *value)
     return length == 126 ? *value >= 126 : *value > UINT16_MAX && *value <= INT64_MAX;
 }
 
+/* Refuses the frame whose first two bytes are there. The rest of its head, as far as *in has it, says how long the frame is. */
+static enum ws_event refuse_frame(struct ws_decoder *d, struct slice *in, const char *why)
+{
+    size_t missing = head_len(d) - d->head_len;
+    struct slice more = slice_sub(*in, 0, missing);
+    struct reader r = reader_of(slice_of(d->head + 2, head_len(d) - 2));
+
+    if (more.len)
+        memcpy(d->head + d->head_len, more.at, more.len);
+    *in = slice_from(*in, more.len);
+    d->frame.length = INT64_MAX;
+    if (more.len == missing)
+        (void)take_length(&r, d->head[1] & 0x7f, &d->frame.length);
+    d->offset = 0;
+    return refuse(d, why);
+}
+
 static enum ws_event parse_head(struct ws_decoder *d)
 {
     struct reader r = reader_of(slice_of(d->head + 2, d->head_len - 2));
@@ -102,13 +119,13 @@ static enum ws_event parse_head(struct ws_decoder *d)
 
     *frame =
         (struct ws_frame){.opcode = d->head[0] & 0x0f, .fin = d->head[0] & 0x80, .masked = d->head[1] & 0x80};
+    d->offset = 0;
     if (!take_length(&r, d->head[1] & 0x7f, &frame->length))
         return refuse(d, "length is not in its shortest form or too large");
     for (unsigned i = 0; frame->masked && i < 4; i++)
         frame->mask[i] = reader_u8(&r);
 
     d->head_len = 0;
-    d->offset = 0;
     if (ws_is_control(frame->opcode)) {
         d->state = STATE_CONTROL;
         return WS_MORE;
@@ -126,7 +143,7 @@ static enum ws_event decode_head(struct ws_decoder *d, struct slice *in)
 
         const char *why = d->head_len == 2 ? check_start(d) : NULL;
         if (why)
-            return refuse(d, why);
+            return refuse_frame(d, in, why);
         if (d->head_len == head_len(d))
             return parse_head(d);
     }
@@ -287,7 +304,7 @@ size_t ws_some(const struct ws_decoder *d, struct slice in, unsigned frames)
 
 uint64_t ws_untold(const struct ws_decoder *d)
 {
-    return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;
+    return d->state == STATE_PAYLOAD || d->state == STATE_BAD ? d->frame.length - d->offset : 0;
 }
 
 void ws_skip(struct ws_decoder *d, uint64_t len)

@@ -101,7 +101,8 @@ static inline struct slice ws_control_payload(const struct ws_decoder *d)
     return slice_of(d->control, (size_t)d->frame.length);
 }
 
-/* Bytes of payload of the data frame at hand that were not reported yet. */
+/* Returns the number of payload bytes of the data frame at hand that were not reported yet. After WS_BAD it is the number of bytes
+ * of the refused frame that follow what ws_decode took, or INT64_MAX if the frame's head is not whole. */
 uint64_t ws_untold(const struct ws_decoder *d);
 
 /* So many of these pass without being decoded. */

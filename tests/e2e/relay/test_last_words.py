@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A Close that a client is owed while it is in the middle of a long frame: it sends the whole frame, and reads its Close then."""
 
+import select
 import struct
 import subprocess
 import time
@@ -57,6 +58,32 @@ def test_a_worker_whose_message_is_too_long_gets_1009(tunnels):
     upstream.send(b"\x82\x7f" + struct.pack(">Q", LONG))
     go_on(upstream, LONG)
     assert told(upstream) == 1009
+
+
+ILLEGAL = {"a reserved bit": 0xC2, "a reserved opcode": 0x83, "a continuation of nothing": 0x80, "a long Ping": 0x89, "a cut Close": 0x08}
+
+
+def begin_illegal(peer, first, masked, cut):
+    """The head of a frame of LONG bytes. If it is cut, the peer goes on when its Close is there, and has not read it."""
+    head = bytes([first, 0xFF if masked else 0x7F]) + struct.pack(">Q", LONG) + (b"\0\0\0\0" if masked else b"")
+    peer.send(head[:2] if cut else head)
+    if cut:
+        assert select.select([peer.sock], [], [], 10)[0]
+        peer.send(head[2:])
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize("fault", [*ILLEGAL, "the wrong mask"])
+@pytest.mark.parametrize("side", ["client", "worker", "mux", "mux v1"])
+def test_who_breaks_the_protocol_in_a_long_frame_gets_1002(tunnels, side, fault, cut):
+    if side.startswith("mux"):
+        ws = Ws(tunnels.cell.http, "/v1/mux", [("Sec-WebSocket-Protocol", "cellgate.mux.v1")] if side == "mux v1" else [])
+        peer = Peer(ws.http.sock, masks=True)
+    else:
+        peer = tunnels.open(tunnels.worker())[side == "worker"]
+    begin_illegal(peer, ILLEGAL.get(fault, 0x82), (side != "worker") != (fault == "the wrong mask"), cut)
+    go_on(peer, LONG)
+    assert told(peer) == 1002
 
 
 @pytest.mark.parametrize(("reason", "code", "pause"), [("kick", 1008, 0), ("kick", 1008, 0.1), ("stop", 1000, 0)])

@@ -311,6 +311,35 @@ static void every_first_byte_is_judged(void **state)
     }
 }
 
+/* However the head of a refused frame arrives: what ws_decode did not take of that frame is told, or that nobody knows it. */
+static void a_refused_frame_says_how_long_it_is(void **state)
+{
+    static const uint8_t starts[] = {0xc2, 0x83, 0x80, 0x89, 0x08};
+    (void)state;
+    for (size_t i = 0; i < sizeof starts; i++)
+        for (size_t cut = 2; cut <= 20; cut++) {
+            uint8_t bytes[20] = {starts[i], 0xff, 0, 0, 0, 0, 4, 0x60, 0, 0};
+            struct ws_decoder d = ws_decoder_of(WS_CLIENT, 0);
+            struct slice in = slice_of(bytes, cut);
+            struct ws_piece piece;
+            assert_int_equal(ws_decode(&d, &in, &piece), WS_BAD);
+            assert_true(ws_untold(&d) == (cut < 14 ? INT64_MAX : 0x4600000));
+            assert_int_equal(in.len, cut < 14 ? 0 : cut - 14);
+        }
+}
+
+/* One that is whole has no rest. */
+static void a_refused_close_has_no_rest(void **state)
+{
+    struct ws_decoder d = ws_decoder_of(WS_SERVER, 0);
+    struct slice in = slice_of("\x88\2\x03\xe7", 4);
+    struct ws_piece piece;
+    (void)state;
+
+    assert_int_equal(ws_decode(&d, &in, &piece), WS_BAD);
+    assert_true(ws_untold(&d) == 0);
+}
+
 static void a_refusal_is_final(void **state)
 {
     struct ws_decoder d = ws_decoder_of(WS_SERVER, 0);
@@ -641,6 +670,8 @@ int main(void)
         cmocka_unit_test(a_short_frame_is_held_back_until_it_is_whole),
         cmocka_unit_test(bad_frames_are_refused_with_1002_however_they_arrive),
         cmocka_unit_test(every_first_byte_is_judged),
+        cmocka_unit_test(a_refused_frame_says_how_long_it_is),
+        cmocka_unit_test(a_refused_close_has_no_rest),
         cmocka_unit_test(a_refusal_is_final),
         cmocka_unit_test(close_codes_are_legal_as_the_registry_says),
         cmocka_unit_test(a_close_says_utf_8),
