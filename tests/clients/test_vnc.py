@@ -7,7 +7,7 @@ import pytest
 from browsing import DOMAINS, ROUTES, address, chromium, enter, held, sockets
 from cell import free_port, until
 
-STATE = "document.documentElement.className"
+STATE = "document.documentElement?.className ?? ''"
 
 
 @pytest.fixture(scope="module")
@@ -75,5 +75,5 @@ def test_a_lost_websockify_is_waited_for(page, cell, websockify, typed):
 def test_who_has_no_token_sees_nothing(cell, websockify):
     with chromium() as browser:
         browser.open(f"{address(cell, websockify)}/vnc.html")
-        browser.wait(lambda: "token_missing" in (browser.ask("document.body.innerText") or ""))
+        browser.wait(lambda: "token_missing" in (browser.ask("document.body?.innerText") or ""))
         assert browser.evaluate(f"new Promise((done) => new WebSocket('{address(cell, websockify).replace('https', 'wss')}/websockify', 'binary').onclose = (e) => done(e.code))") == 1006

@@ -266,5 +266,5 @@ def test_a_cookie_of_one_sandbox_is_not_the_next_ones(cell, origin, chromium):
     chromium.open(f"https://app.localhost:{cell.https}/below/sb-1/login")
     chromium.expect("#who", "ada")
     chromium.open(f"https://app.localhost:{cell.https}/below/sb-9/")
-    chromium.wait(lambda: "sandbox_not_found" in chromium.evaluate("document.body.innerText"))
+    chromium.wait(lambda: "sandbox_not_found" in chromium.evaluate("document.body?.innerText ?? ''"))
     assert chromium.evaluate("document.cookie") == ""
