@@ -112,7 +112,7 @@ def test_a_wrong_token_is_reported(connect, form):
     program = connect(form, "a-wrong-token")
     program.say("refused")
     seen = program.hear()
-    assert [seen[call]["error"] for call in ("run", "write", "list")] == ["SandboxNotFoundError", "SandboxNotFoundError", "TimeoutError"], seen
+    assert [seen[call]["error"] for call in ("run", "write", "list")] == ["SandboxNotFoundError", "TimeoutError", "TimeoutError"], seen
 
 
 @pytest.mark.parametrize("form", FORMS)
