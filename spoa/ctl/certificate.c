@@ -92,7 +92,7 @@ bool authority_load(struct authority *authority, const char *path, struct fail *
 {
     struct slice pem;
     *authority = (struct authority){0};
-    if (!file_read(path, FILE_MOST, &pem, why))
+    if (!file_read_secret(path, FILE_MOST, FILE_READABLE, &pem, why))
         return false;
     authority->chain = read_chain(pem);
     authority->key = authority->chain ? read_key(pem) : NULL;

@@ -120,8 +120,9 @@ static const char *outdated(const struct job *job, const char *name, const struc
     struct slice pem;
     if (!file_read(path->text, FILE_MOST, &pem, &ignored))
         return "there is no certificate";
-    const char *reason = file_is_public(path->text) ? "everybody on this machine can read its key"
-                                                    : certificate_outdated(&job->authority, name, pem);
+    const char *reason = file_exposure(path->text, FILE_READ_BY_ROOT, &ignored) != FILE_PRIVATE
+                             ? "others can read or write its key"
+                             : certificate_outdated(&job->authority, name, pem);
     file_free(pem);
     return reason;
 }

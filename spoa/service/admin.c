@@ -102,7 +102,7 @@ static bool brings_token(const struct http_head *head, const char *path)
     struct fail why;
     if (http_count(head, "Authorization") != 1 || said.len < 7 ||
         !slice_equal_nocase(slice_sub(said, 0, 7), SLICE_LITERAL("Bearer ")) ||
-        !file_read(path, ADMIN_TOKEN_MAX, &file, &why))
+        !file_read_secret(path, ADMIN_TOKEN_MAX, FILE_READABLE, &file, &why))
         return false;
     struct slice token = admin_token(file);
     bool same = token.len > 0 && slice_equal_constant_time(token, slice_trim(slice_from(said, 7)));

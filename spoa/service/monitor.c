@@ -36,7 +36,7 @@ static bool check_token(const char *path, struct fail *why)
     struct slice content;
     if (!path)
         return true;
-    if (!file_read(path, ADMIN_TOKEN_MAX, &content, why))
+    if (!file_read_secret(path, ADMIN_TOKEN_MAX, FILE_READABLE, &content, why))
         return false;
     bool empty = admin_token(content).len == 0;
     file_free(content);

@@ -408,16 +408,19 @@ bool options_equal(const struct option *table, size_t count, const void *a, cons
     return same;
 }
 
-const char *options_public_secret(const struct option *table, size_t count, const void *values, size_t *at)
+enum file_exposure options_exposed_secret(const struct option *table, size_t count, const void *values,
+                                          const char *other, size_t *at, struct fail *what)
 {
-    while (*at < count) {
+    enum file_exposure exposure = FILE_PRIVATE;
+    while (exposure == FILE_PRIVATE && *at < count) {
         const struct option *option = &table[(*at)++];
+        bool is_other = other && strncmp(option->key, other, strlen(other)) == 0;
         const char *path =
             option->secret ? *(char *const *)(const void *)((const char *)values + option->offset) : NULL;
-        if (path && file_is_public(path))
-            return path;
+        if (path)
+            exposure = file_exposure(path, is_other ? FILE_READ_BY_ROOT : FILE_READ_BY_SELF, what);
     }
-    return NULL;
+    return exposure;
 }
 
 bool options_readable(const struct option *table, size_t count, const void *values, struct fail *why)
@@ -427,7 +430,8 @@ bool options_readable(const struct option *table, size_t count, const void *valu
             continue;
         const char *path = *(char *const *)(const void *)((const char *)values + option->offset);
         struct fail inner;
-        if (path && !file_readable(path, &inner))
+        if (path && !(option->secret ? file_readable_secret(path, FILE_READABLE, &inner)
+                                     : file_readable(path, &inner)))
             return fail(why, "%s: %s", option->key, inner.text);
     }
     return true;

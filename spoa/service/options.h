@@ -21,6 +21,7 @@
 #include "spoa/base/bytes/texts.h"
 #include "spoa/base/json/json.h"
 #include "spoa/base/os/fail.h"
+#include "spoa/base/os/file.h"
 
 /*
  * type      field                  in the file
@@ -91,9 +92,11 @@ void options_free(const struct option *table, size_t count, void *out);
 /* Whether two structs that options_read filled say the same; nodes of two documents never do. */
 bool options_equal(const struct option *table, size_t count, const void *a, const void *b);
 
-/* The path of the first file from table[*at] on that is secret and that everybody can read; *at is then behind it.
- * NULL: none is left. */
-const char *options_public_secret(const struct option *table, size_t count, const void *values, size_t *at);
+/* Judges the secret files from table[*at] on until one is more exposed than FILE_PRIVATE; *at is then after it, and *what says who can do
+ * what with it (file_exposure). Keys that begin with `other` are another daemon's, whose account nobody knows here; NULL:
+ * none. Returns FILE_PRIVATE if no such file is left. */
+enum file_exposure options_exposed_secret(const struct option *table, size_t count, const void *values,
+                                          const char *other, size_t *at, struct fail *what);
 
 /* Whether each file that a value names can be read now, but those that may come later. False: *why as "KEY: PATH: what".
  * Opens them: not for a loop's thread. */

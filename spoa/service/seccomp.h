@@ -20,21 +20,24 @@ enum seccomp_mode {
 extern const char *const seccomp_modes[]; /* names of the modes; NULL behind the last */
 
 /* What every daemon needs: memory, threads, descriptors, clocks, the loop, connections, files that are read. */
-#define SECCOMP_CALLS(X)                                                                                     \
-    X(read)                                                                                                  \
-    X(readv)                                                                                                 \
-    X(pread64) X(write) X(writev) X(close) X(lseek) X(fcntl) X(dup) X(ioctl) X(fstat) X(newfstatat) X(statx) \
-        X(faccessat) X(readlinkat) X(getdents64) X(getcwd) X(unlinkat) X(brk) X(munmap) X(mremap) X(madvise) \
-            X(mincore) X(futex) X(sched_yield) X(sched_getaffinity) X(set_robust_list) X(membarrier) X(exit) \
-                X(exit_group) X(restart_syscall) X(rt_sigaction) X(rt_sigprocmask) X(rt_sigreturn)           \
-                    X(rt_sigtimedwait) X(sigaltstack) X(tgkill) X(getpid) X(gettid) X(getuid) X(geteuid)     \
-                        X(getgid) X(getegid) X(getrandom) X(prlimit64) X(sysinfo) X(uname) X(getrusage)      \
-                            X(clock_gettime) X(clock_getres) X(clock_nanosleep) X(nanosleep) X(gettimeofday) \
-                                X(epoll_create1) X(epoll_ctl) X(epoll_pwait) X(ppoll) X(pselect6)            \
-                                    X(eventfd2) X(pipe2) X(timerfd_create) X(timerfd_settime) X(signalfd4)   \
-                                        X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername)      \
-                                            X(getsockopt) X(setsockopt) X(sendto) X(sendmsg) X(sendmmsg)     \
-                                                X(recvfrom) X(recvmsg) X(recvmmsg)
+#define SECCOMP_CALLS(X)                                                                                    \
+    X(read)                                                                                                 \
+    X(readv)                                                                                                \
+    X(pread64)                                                                                              \
+    X(write)                                                                                                \
+    X(writev) X(close) X(lseek) X(fcntl) X(dup) X(ioctl) X(fstat) X(newfstatat) X(statx) X(getxattr)        \
+        X(fgetxattr) X(faccessat) X(readlinkat) X(getdents64) X(getcwd) X(unlinkat) X(brk) X(munmap)        \
+            X(mremap) X(madvise) X(mincore) X(futex) X(sched_yield) X(sched_getaffinity) X(set_robust_list) \
+                X(membarrier) X(exit) X(exit_group) X(restart_syscall) X(rt_sigaction) X(rt_sigprocmask)    \
+                    X(rt_sigreturn) X(rt_sigtimedwait) X(sigaltstack) X(tgkill) X(getpid) X(gettid)         \
+                        X(getuid) X(geteuid) X(getgid) X(getegid) X(getrandom) X(prlimit64) X(sysinfo)      \
+                            X(uname) X(getrusage) X(clock_gettime) X(clock_getres) X(clock_nanosleep)       \
+                                X(nanosleep) X(gettimeofday) X(epoll_create1) X(epoll_ctl) X(epoll_pwait)   \
+                                    X(ppoll) X(pselect6) X(eventfd2) X(pipe2) X(timerfd_create)             \
+                                        X(timerfd_settime) X(signalfd4) X(accept4) X(connect) X(shutdown)   \
+                                            X(getsockname) X(getpeername) X(getsockopt) X(setsockopt)       \
+                                                X(sendto) X(sendmsg) X(sendmmsg) X(recvfrom) X(recvmsg)     \
+                                                    X(recvmmsg)
 
 /* Confines all threads of the process, for good. `more` are numbers of system calls beside those above. False and
  * *why when the kernel cannot. In a build with a sanitizer or for coverage it does nothing: these need more. */

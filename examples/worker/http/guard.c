@@ -84,7 +84,7 @@ bool guard_read_token(const char *path, char **token, struct fail *why)
     struct slice content;
     if (!path)
         return true;
-    if (!file_read(path, TOKEN_MAX, &content, why))
+    if (!file_read_secret(path, TOKEN_MAX, FILE_READABLE, &content, why))
         return false;
     struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
     line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));

@@ -132,7 +132,7 @@ static bool read_token(struct directory_http_target *t, struct fail *why)
     file_look(path, &now);
     if (slice_present(t->token) && file_looks_same(&t->token_seen, &now))
         return true;
-    if (!file_read(path, TOKEN_MAX, &content, why))
+    if (!file_read_secret(path, TOKEN_MAX, FILE_READABLE, &content, why))
         return slice_present(t->token);
     if (!is_token(without_end(content))) {
         file_free(content);

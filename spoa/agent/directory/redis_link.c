@@ -159,7 +159,7 @@ static bool put_password(struct redis_link *l, struct fail *why)
     struct slice secret;
     if (!l->options.password_file)
         return true;
-    if (!file_read(l->options.password_file, PASSWORD_MOST, &secret, why))
+    if (!file_read_secret(l->options.password_file, PASSWORD_MOST, FILE_READABLE, &secret, why))
         return false;
     struct slice line = slice_sub(secret, 0, slice_find(secret, '\n'));
     struct slice words[3] = {SLICE_LITERAL("AUTH"), slice_text(l->options.user), line};

@@ -75,10 +75,7 @@ static bool read_file(const struct settings *s, const json_node *node, struct se
     const char *path = secret->path;
     struct fail inner;
     file_look(path, &secret->seen);
-    if (file_is_public(path))
-        return json_fail(s->doc, node, why,
-                         "egress.secrets: %s: everybody on this machine can read it: chmod 600", path);
-    if (!file_read(path, FILE_MOST, &content, &inner))
+    if (!file_read_secret(path, FILE_MOST, FILE_PRIVATE, &content, &inner))
         return json_fail(s->doc, node, why, "egress.secrets: %s", inner.text);
     rest = content;
     if (!slice_split(&rest, '\n', &line))

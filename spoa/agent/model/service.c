@@ -139,7 +139,7 @@ static bool read_headers_file(struct service *service, const char *base_dir, str
     if (snprintf(path, sizeof path, "%s%s%s", absolute ? "" : base_dir, absolute ? "" : "/",
                  service->headers_file) >= (int)sizeof path)
         return fail(why, "the path is too long");
-    if (!file_read_secret(path, FILE_LIMITS.bytes, &content, why))
+    if (!file_read_secret(path, FILE_LIMITS.bytes, FILE_PRIVATE, &content, why))
         return false;
     struct json *doc = json_parse(content, path, JSON_COMMENTS, FILE_LIMITS, why);
     bool good = doc &&

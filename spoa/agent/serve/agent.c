@@ -76,9 +76,9 @@ static struct policy *policy_in_force(struct agent *a)
 static void warn_of_secrets(struct agent *a, const struct option *table, size_t count, const void *values)
 {
     size_t at = 0;
-    const char *path;
-    while ((path = options_public_secret(table, count, values, &at)))
-        log_write(a->options.log, LOG_WARN, "everybody can read a secret: chmod 600", LOG_TEXT("path", path));
+    struct fail what;
+    while (options_exposed_secret(table, count, values, "relay.", &at, &what) != FILE_PRIVATE)
+        log_write(a->options.log, LOG_WARN, "others can read a secret", LOG_TEXT("reason", what.text));
 }
 
 static void note_reload(struct agent *a, bool good)

@@ -215,9 +215,9 @@ static bool check_record(const void *context, const struct json *doc, const json
 static void print_public(const struct option *table, size_t count, const void *values)
 {
     size_t at = 0;
-    const char *path;
-    while ((path = options_public_secret(table, count, values, &at)))
-        fprintf(stderr, "warning: %s: everybody on this machine can read it: chmod 600\n", path);
+    struct fail what;
+    while (options_exposed_secret(table, count, values, "relay.", &at, &what) != FILE_PRIVATE)
+        fprintf(stderr, "warning: %s\n", what.text);
 }
 
 /* The warnings that a start would log. */

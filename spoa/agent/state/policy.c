@@ -86,11 +86,11 @@ static bool warn_of_old_names(struct settings *s, const struct directory_kind *k
 static bool warn_of_file(struct settings *s, const char *key, const char *path, bool secret, struct fail *why)
 {
     struct stat look;
-    struct fail warning = {""};
+    struct fail warning = {""}, exposed;
     if (path && stat(path, &look) != 0 && errno == ENOENT)
         fail(&warning, "%s: %s: there is no such file", key, path);
-    else if (path && secret && file_is_public(path))
-        fail(&warning, "%s: %s: everybody on this machine can read it: chmod 600", key, path);
+    else if (path && secret && file_exposure(path, FILE_READ_BY_ROOT, &exposed) != FILE_PRIVATE)
+        fail(&warning, "%s: %s", key, exposed.text);
     return !*warning.text || texts_add(&s->warnings, slice_text(warning.text)) || fail(why, "out of memory");
 }
 
@@ -132,10 +132,28 @@ static bool warn_of_credentials(struct settings *s, struct fail *why)
            warn_of_inline(s, s->routes, "set", "put it into the headers of records, or of a service", why);
 }
 
+static bool is_of_relay(const struct option *option)
+{
+    return strncmp(option->key, "relay.", 6) == 0;
+}
+
+/* Those that are read later are refused here, too, where the operator looks. */
+static bool check_secrets(const struct settings *s, struct fail *why)
+{
+    size_t count, at = 0;
+    const struct option *table = settings_options(&count);
+    enum file_exposure exposure;
+    do
+        exposure = options_exposed_secret(table, count, s, "relay.", &at, why);
+    while (exposure == FILE_READABLE || (exposure == FILE_WRITABLE && is_of_relay(&table[at - 1])));
+    return exposure != FILE_WRITABLE;
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
     struct settings *s = p->settings;
-    return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
+    return check_secrets(s, why) && (p->directory = directory_options_read(s, why)) &&
+           (p->routes = policy_routes(s, why)) &&
            routes_read_secrets(p->routes, s->doc, s->services, s->base_dir, why) &&
            warn_of_credentials(s, why) && management_read(s, &p->management, why) &&
            (p->egress = egress_config_read(s, why)) &&

@@ -205,7 +205,7 @@ enum key_algorithm key_algorithm(const struct key *key)
 struct key *key_secret_file(const char *path, size_t least, struct fail *why)
 {
     struct slice content;
-    if (!file_read(path, KEY_FILE, &content, why))
+    if (!file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return NULL;
     struct key *key = key_secret(content, least, path, why);
     file_free(content);
@@ -216,7 +216,7 @@ struct key *key_pair_file(const char *path, enum key_algorithm algorithm, enum k
                           struct fail *why)
 {
     struct slice content;
-    if (!file_read(path, KEY_FILE, &content, why))
+    if (!file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return NULL;
     struct key *key = key_pair(content, algorithm, part, path, why);
     file_free(content);

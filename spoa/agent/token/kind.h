@@ -48,7 +48,7 @@ struct token_load {
 };
 /* For kinds, while they load, before they read the file: false and *why when out of memory. */
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why);
-/* The same, of a file that nobody else should read: warns if everybody can. */
+/* The same, of a file that nobody else should read: warns if others can. */
 bool token_load_secret_file(const struct token_load *load, const char *path, struct fail *why);
 /* For kinds, of each key with which they will verify; kind and parts (the kid, the issuer, ...): who has to be trusted for
  * a token of this key to be accepted. What grants then have as `key`. False and *why when out of memory. */

@@ -38,7 +38,8 @@ static struct key *read_key(const struct token_load *load, const char *path, siz
 {
     struct slice content;
     struct key *key = NULL;
-    if (!token_load_secret_file(load, path, why) || !file_read(path, KEY_FILE, &content, why))
+    if (!token_load_secret_file(load, path, why) ||
+        !file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return NULL;
     struct slice secret = without_blanks(content);
     if (judge_secret(load, path, secret.len, least, why))
@@ -130,7 +131,8 @@ bool token_secret_base64(const struct token_load *load, const char *path, size_t
 {
     struct slice content;
     uint8_t bytes[TOKEN_SECRET + 3];
-    if (!token_load_secret_file(load, path, why) || !file_read(path, KEY_FILE, &content, why))
+    if (!token_load_secret_file(load, path, why) ||
+        !file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return false;
     struct slice text = without_blanks(content);
     size_t len = text.len / 4 * 3;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "spoa/base/os/file.h"
 #include "spoa/base/text/base64url.h"
 
 /* A later version that signs something else says so here. */
@@ -48,7 +49,7 @@ static bool make(const char *path, struct fail *why)
     return good;
 }
 
-/* Who can read it can ask for every sandbox; who can write it chooses it. */
+/* Whoever can read it can ask for every sandbox; whoever can write it chooses it. */
 static bool is_secret(int fd, const char *path, struct fail *why)
 {
     struct stat st;
@@ -58,10 +59,7 @@ static bool is_secret(int fd, const char *path, struct fail *why)
         return fail(why, "%s: not a regular file", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return fail(why, "%s: belongs to another user", path);
-    if (st.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO))
-        return fail(why, "%s: others can read or write it (mode %03o, should be 600)", path,
-                    (unsigned)st.st_mode & 0777);
-    return true;
+    return file_exposure_of(fd, path, why) == FILE_PRIVATE;
 }
 
 static struct key *read_key(int fd, const char *path, struct fail *why)

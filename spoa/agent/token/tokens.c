@@ -42,9 +42,10 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
 
 bool token_load_secret_file(const struct token_load *load, const char *path, struct fail *why)
 {
+    struct fail exposed;
     return token_load_file(load, path, why) &&
-           (!file_is_public(path) ||
-            token_load_warn(load, why, "%s: everybody can read it: chmod 600", path));
+           (file_exposure(path, FILE_READ_BY_SELF, &exposed) == FILE_PRIVATE ||
+            token_load_warn(load, why, "%s", exposed.text));
 }
 
 /* ---- fingerprints ---- */

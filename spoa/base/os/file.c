@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* Reads until the end of the file or until the memory is full; -1 on an error. */
@@ -87,27 +88,151 @@ bool file_read(const char *path, size_t limit, struct slice *content, struct fai
     return good;
 }
 
-/* The mode of the file that is open, so that nothing can be put in its place behind the look. */
-static bool is_secret(const struct stat *look, const char *path, struct fail *why)
+/* ---- secrets ---- */
+
+/* The form in which the kernel hands out a POSIX ACL: a version, then entries. */
+enum { ACL_HEAD = 4, ACL_ENTRY = 8, ACL_MOST = ACL_HEAD + 64 * ACL_ENTRY };
+enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
+enum { WRITES = 2, ALL = 7 };
+static const char acl_name[] = "system.posix_acl_access";
+
+/* What there is to judge. If there is an ACL, its mask stands in the group's bits of the mode. */
+struct judged {
+    struct stat look;
+    uint8_t acl[ACL_MOST];
+    ssize_t acl_len;  /* 0: there is none */
+    bool acl_unknown; /* there may be one, which cannot be read */
+    bool by_root;
+    const char *path;
+};
+
+/* Who can do more than FILE_PRIVATE, as words, and how much. */
+struct finding {
+    enum file_exposure exposure;
+    const char *who;
+};
+
+static void note_acl(struct judged *j, ssize_t len)
 {
-    unsigned mode = look->st_mode & 0777;
-    if (mode & (S_IRWXO | S_IWGRP))
-        return fail(why, "%s: others can read or write it (mode %03o, should be 600)", path, mode);
-    return !(mode & S_IRGRP) || look->st_gid == getegid() || geteuid() == 0 ||
-           fail(why, "%s: a group that is not the agent's can read it (mode %03o, should be 600)", path,
-                mode);
+    j->acl_len = len < 0 ? 0 : len;
+    j->acl_unknown = len < 0 && errno != ENODATA && errno != ENOTSUP;
 }
 
-bool file_read_secret(const char *path, size_t limit, struct slice *content, struct fail *why)
+static bool may_have_acl(const struct judged *j)
+{
+    return S_ISREG(j->look.st_mode) && j->look.st_mode & S_IRWXG;
+}
+
+/* Notes the worst. `trusted` may read. */
+static void find(struct finding *f, unsigned permissions, bool trusted, const char *who)
+{
+    enum file_exposure exposure = permissions & WRITES      ? FILE_WRITABLE
+                                  : permissions && !trusted ? FILE_READABLE
+                                                            : FILE_PRIVATE;
+    if (exposure > f->exposure)
+        *f = (struct finding){exposure, who};
+}
+
+static bool is_own_group(const struct judged *j, gid_t group)
+{
+    return j->by_root || (!j->acl_unknown && group == getegid());
+}
+
+static unsigned acl_u16(const uint8_t *at)
+{
+    return at[0] | (unsigned)at[1] << 8;
+}
+
+static void find_in_acl(const struct judged *j, struct finding *f)
+{
+    const uint8_t *end = j->acl + j->acl_len;
+    unsigned mask = ALL;
+    for (const uint8_t *e = j->acl + ACL_HEAD; end - e >= ACL_ENTRY; e += ACL_ENTRY)
+        if (acl_u16(e) == ACL_MASK)
+            mask = acl_u16(e + 2);
+    for (const uint8_t *e = j->acl + ACL_HEAD; end - e >= ACL_ENTRY; e += ACL_ENTRY) {
+        unsigned tag = acl_u16(e), permissions = acl_u16(e + 2) & mask;
+        uint32_t id = acl_u16(e + 4) | acl_u16(e + 6) << 16;
+        if (tag == ACL_USER && id != 0 && id != geteuid() && !j->by_root)
+            find(f, permissions, false, "another user, by its ACL,");
+        else if (tag == ACL_GROUP)
+            find(f, permissions, is_own_group(j, id), "a group, by its ACL,");
+        else if (tag == ACL_GROUP_OBJ)
+            find(f, permissions, is_own_group(j, j->look.st_gid), "a group");
+    }
+}
+
+static enum file_exposure judge(const struct judged *j, struct fail *what)
+{
+    struct finding f = {FILE_PRIVATE, NULL};
+    unsigned mode = j->look.st_mode & 0777;
+    if (!S_ISREG(j->look.st_mode))
+        return FILE_PRIVATE;
+    find(&f, mode & ALL, false, "everybody");
+    if (j->acl_len)
+        find_in_acl(j, &f);
+    else
+        find(&f, mode >> 3 & ALL, is_own_group(j, j->look.st_gid), "a group");
+    if (j->look.st_uid != 0 && j->look.st_uid != geteuid() && !j->by_root)
+        find(&f, mode >> 6 & ALL & ~(unsigned)WRITES, false, "another user, whose it is,");
+    if (f.exposure != FILE_PRIVATE)
+        fail(what, "%s: %s can %s it (mode %03o, should be 600)", j->path, f.who,
+             f.exposure == FILE_WRITABLE ? "write" : "read", mode);
+    return f.exposure;
+}
+
+enum file_exposure file_exposure(const char *path, enum file_reader reader, struct fail *what)
+{
+    struct judged j = {.path = path, .by_root = reader == FILE_READ_BY_ROOT || geteuid() == 0};
+    file_look(path, &j.look);
+    if (may_have_acl(&j))
+        note_acl(&j, getxattr(path, acl_name, j.acl, sizeof j.acl));
+    return judge(&j, what);
+}
+
+enum file_exposure file_exposure_of(int fd, const char *path, struct fail *what)
+{
+    struct judged j = {.path = path, .by_root = geteuid() == 0};
+    if (fstat(fd, &j.look) != 0) {
+        fail(what, "%s: %s", path, strerror(errno));
+        return FILE_WRITABLE;
+    }
+    if (may_have_acl(&j))
+        note_acl(&j, fgetxattr(fd, acl_name, j.acl, sizeof j.acl));
+    return judge(&j, what);
+}
+
+static int open_secret(const char *path, enum file_exposure most, struct stat *look, struct fail *why)
+{
+    struct fail exposed;
+    int fd = open_regular(path, look, why);
+    if (fd < 0 || file_exposure_of(fd, path, &exposed) <= most)
+        return fd;
+    close(fd);
+    *why = exposed; /* what is tolerated says nothing */
+    return -1;
+}
+
+bool file_read_secret(const char *path, size_t limit, enum file_exposure most, struct slice *content,
+                      struct fail *why)
 {
     struct stat look;
     *content = (struct slice){NULL, 0};
-    int fd = open_regular(path, &look, why);
+    int fd = open_secret(path, most, &look, why);
     if (fd < 0)
         return false;
-    bool good = is_secret(&look, path, why) && read_sized(fd, path, &look, limit, content, why);
+    bool good = read_sized(fd, path, &look, limit, content, why);
     close(fd);
     return good;
+}
+
+bool file_readable_secret(const char *path, enum file_exposure most, struct fail *why)
+{
+    struct stat look;
+    int fd = open_secret(path, most, &look, why);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 bool file_readable(const char *path, struct fail *why)

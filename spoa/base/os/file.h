@@ -12,15 +12,31 @@
  * without waiting for it. *content has a NUL behind its end and is freed with file_free. On failure why is
  * "PATH: what" and *content is absent. Waits for the disk: not for a loop's thread. */
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why);
-/* Like file_read, of a secret: refuses a file that others than its owner can write, that everybody can read, or that a group can
- * read which is not this process's own. */
-bool file_read_secret(const char *path, size_t limit, struct slice *content, struct fail *why)
-    __attribute__((warn_unused_result));
+
+/* What others than its reader can do with a file. */
+enum file_exposure { FILE_PRIVATE, FILE_READABLE, FILE_WRITABLE };
+enum file_reader {
+    FILE_READ_BY_SELF, /* this process: its own user and group, no other group that it is in, may read the file */
+    FILE_READ_BY_ROOT, /* HAProxy as it starts: groups and owner are what the operator chose */
+};
+
+/* Judges a file that holds a secret, or a key that is believed: the only place that knows which modes, owners, groups and ACLs are
+ * too open. If the file is not private, what is "PATH: what others can do (mode, what it should be)". A file that is not
+ * there, and what is no regular file, is private. */
+enum file_exposure file_exposure(const char *path, enum file_reader reader, struct fail *what);
+/* The same of the open file fd, so that nothing can be put in its place after the judgement. */
+enum file_exposure file_exposure_of(int fd, const char *path, struct fail *what);
+/* Like file_read, of a secret: refuses a file that is more exposed than `most`. FILE_PRIVATE: the default. FILE_READABLE: for keys, tokens
+ * and passwords, which pods without an fsGroup get with mode 0444; the caller warns. */
+bool file_read_secret(const char *path, size_t limit, enum file_exposure most, struct slice *content,
+                      struct fail *why) __attribute__((warn_unused_result));
 /* The same of a pipe or a terminal, too, until its end, however long that takes: for what a person names on a
  * command line, never in a daemon. */
 bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why);
-/* Whether it is a regular file that can be opened; why as above. */
+/* Returns true if it is a regular file that can be opened; why as above. */
 bool file_readable(const char *path, struct fail *why);
+/* Like file_readable, of a secret: what file_read_secret would refuse is refused. */
+bool file_readable_secret(const char *path, enum file_exposure most, struct fail *why);
 /* Overwrites before it frees, as the content may be a secret. Absent is fine. */
 void file_free(struct slice content);
 
@@ -30,7 +46,8 @@ void file_look(const char *path, struct stat *look);
  * put there with the size and the age of the last one, as `cp -p` and `tar x` do, is another. */
 bool file_looks_same(const struct stat *before, const struct stat *now);
 
-/* Whether it is a file that everybody on this machine can read (mode o+r), as no secret should be. */
+/* Returns true if everybody on this machine can read the file (mode o+r). For files that need not be secret: file_exposure judges those
+ * that are. */
 bool file_is_public(const char *path);
 
 #endif

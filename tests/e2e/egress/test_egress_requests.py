@@ -626,7 +626,7 @@ def test_a_secret_that_is_written_anew_counts_at_once(site):
     log = cell.run_dir / "agent.log"
     secret.chmod(0o644)
     secret.write_text("Bearer public\n")
-    until(lambda: "egress.secrets" in log.read_text() and "everybody on this machine can read it: chmod 600" in log.read_text(), 10, "it is not told")
+    until(lambda: "egress.secrets" in log.read_text() and "everybody can read it (mode 644, should be 600)" in log.read_text(), 10, "it is not told")
     assert seen() == ["Bearer replaced"]
     assert "Bearer" not in log.read_text()
 
@@ -646,7 +646,7 @@ def test_files_that_haproxy_reads_are_looked_at(site, tmp_path):
     for name, mode in (("public.pem", 0o644), ("own.pem", 0o600)):
         (cell.config_file.parent / name).touch()
         (cell.config_file.parent / name).chmod(mode)
-    for sign, ca, said in (("nowhere.pem", "own.pem", ["egress.sign_file: ", "there is no such file"]), ("public.pem", "own.pem", ["egress.sign_file: ", "everybody on this machine can read it: chmod 600"]),
+    for sign, ca, said in (("nowhere.pem", "own.pem", ["egress.sign_file: ", "there is no such file"]), ("public.pem", "own.pem", ["egress.sign_file: ", "everybody can read it (mode 644, should be 600)"]),
                            ("own.pem", "nowhere.crt", ["egress.ca_file: ", "there is no such file"]), ("own.pem", "public.pem", [])):
         file = cell.config_file.with_name("other.json")
         file.write_text(json.dumps(config | {"egress": config["egress"] | {"sign_file": sign, "ca_file": ca}}))

@@ -202,7 +202,7 @@ def test_a_secret_that_everybody_can_read_is_told(tmp_path, directory):
     (tmp_path / "cellgate.json").write_text(json.dumps(config))
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen([BIN / "cellgate-agent", "-c", tmp_path / "cellgate.json"], stderr=log)
-    said = lambda: [line for line in (tmp_path / "log").read_text().splitlines() if "everybody can read" in line and "chmod 600" in line]
+    said = lambda: [line for line in (tmp_path / "log").read_text().splitlines() if "everybody can read" in line and "should be 600" in line]
     told = lambda: sorted(name for name in names for line in said() if f"/{name}" in line)
     try:
         until(lambda: process.poll() is not None or len(told()) >= 3, 20, "it does not say so")

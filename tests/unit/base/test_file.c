@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "spoa/base/os/file.h"
@@ -112,6 +113,107 @@ static void a_file_that_everybody_can_read_is_public(void **state)
     assert_false(file_is_public("/"));
 }
 
+enum { READER = 4711, READERS_GROUP = 4712, OTHER = 4713 };
+
+struct acl_entry {
+    uint16_t tag, permissions;
+    uint32_t id;
+};
+
+/* A file as a daemon finds it, whose account is READER, and how exposed that is. */
+struct secret {
+    const char *what;
+    uid_t owner;
+    gid_t group;
+    mode_t mode;
+    enum file_exposure expected;
+    struct acl_entry acl[6]; /* users and groups beside those of the mode */
+};
+
+static const struct secret secrets[] = {
+    {"its own, for itself", READER, READERS_GROUP, 0600, FILE_PRIVATE, {{0}}},
+    {"root's, for its group", 0, READERS_GROUP, 0640, FILE_PRIVATE, {{0}}},
+    {"a mount with fsGroup", 0, READERS_GROUP, 0440, FILE_PRIVATE, {{0}}},
+    {"a mount without fsGroup", 0, 0, 0444, FILE_READABLE, {{0}}},
+    {"everybody can read it", READER, READERS_GROUP, 0644, FILE_READABLE, {{0}}},
+    {"another group can read it", READER, OTHER, 0640, FILE_READABLE, {{0}}},
+    {"its group can write it", READER, READERS_GROUP, 0660, FILE_WRITABLE, {{0}}},
+    {"another group can write it", 0, OTHER, 0620, FILE_WRITABLE, {{0}}},
+    {"everybody can write it", READER, READERS_GROUP, 0602, FILE_WRITABLE, {{0}}},
+    {"it is another user's", OTHER, READERS_GROUP, 0640, FILE_READABLE, {{0}}},
+    {"a systemd credential", 0, 0, 0440, FILE_PRIVATE, {{2, 4, READER}}},
+    {"an ACL for another user", 0, 0, 0440, FILE_READABLE, {{2, 4, READER}, {2, 4, OTHER}}},
+    {"an ACL for another group", READER, READERS_GROUP, 0440, FILE_READABLE, {{8, 4, OTHER}}},
+    {"an ACL lets another user write", 0, 0, 0460, FILE_WRITABLE, {{2, 6, OTHER}}},
+    {"the mask takes what the ACL gives", 0, 0, 0440, FILE_PRIVATE, {{2, 6, READER}, {2, 2, OTHER}}},
+};
+
+/* The extended attribute as the kernel takes it: the entries of the mode around those of the secret. */
+static void put_acl(const struct secret *secret)
+{
+    const struct acl_entry all[] = {{1, 6, UINT32_MAX},
+                                    secret->acl[0],
+                                    secret->acl[1],
+                                    {4, 0, UINT32_MAX},
+                                    {16, secret->mode >> 3 & 7, UINT32_MAX},
+                                    {32, secret->mode & 7, UINT32_MAX}};
+    struct acl_entry sorted[6];
+    uint8_t memory[64] = {2};
+    size_t count = 0;
+    for (unsigned tag = 1; tag <= 32; tag *= 2)
+        for (size_t i = 0; i < 6; i++)
+            if (all[i].tag == tag)
+                sorted[count++] = all[i];
+    memcpy(memory + 4, sorted, count * sizeof *sorted);
+    assert_int_equal(fsetxattr(fd, "system.posix_acl_access", memory, 4 + count * sizeof *sorted, 0), 0);
+}
+
+static void judge_as_reader(const struct secret *secret)
+{
+    assert_int_equal(setegid(READERS_GROUP) | seteuid(READER), 0);
+    enum file_exposure by_path = file_exposure(path, FILE_READ_BY_SELF, &why),
+                       of_open = file_exposure_of(fd, path, &why);
+    assert_int_equal(seteuid(0) | setegid(0), 0);
+    if (by_path != secret->expected || of_open != secret->expected)
+        fail_msg("%s: %d, %d", secret->what, by_path, of_open);
+}
+
+static void one_judge_knows_who_else_can_use_a_secret(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* nobody else can give files away */
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        removexattr(path, "system.posix_acl_access");
+        assert_int_equal(fchown(fd, secrets[i].owner, secrets[i].group) | fchmod(fd, secrets[i].mode), 0);
+        if (secrets[i].acl[0].tag)
+            put_acl(&secrets[i]);
+        judge_as_reader(&secrets[i]);
+    }
+    removexattr(path, "system.posix_acl_access");
+    assert_int_equal(fchown(fd, 0, 0) | fchmod(fd, 0600), 0);
+}
+
+static void a_secret_is_read_if_it_is_no_more_exposed_than_its_reader_allows(void **state)
+{
+    (void)state;
+    assert_int_equal(fchmod(fd, 0644), 0);
+    assert_false(file_read_secret(path, 1000, FILE_PRIVATE, &content, &why));
+    assert_non_null(strstr(why.text, path));
+    assert_non_null(strstr(why.text, "everybody can read it (mode 644, should be 600)"));
+    why = (struct fail){""};
+    assert_true(file_read_secret(path, 1000, FILE_READABLE, &content, &why));
+    assert_string_equal(why.text, "");
+    file_free(content);
+    assert_int_equal(fchmod(fd, 0620), 0);
+    assert_false(file_read_secret(path, 1000, FILE_READABLE, &content, &why));
+    assert_non_null(strstr(why.text, "a group can write it (mode 620, should be 600)"));
+    assert_false(file_readable_secret(path, FILE_READABLE, &why));
+    assert_int_equal(fchmod(fd, 0600), 0);
+    assert_true(file_readable_secret(path, FILE_PRIVATE, &why));
+    assert_int_equal(file_exposure("/nowhere/at/all", FILE_READ_BY_SELF, &why), FILE_PRIVATE);
+}
+
 static void what_cannot_be_read_is_named(void **state)
 {
     (void)state;
@@ -135,6 +237,8 @@ int main(void)
         cmocka_unit_test(what_is_no_regular_file_is_refused_and_not_waited_for),
         cmocka_unit_test(what_cannot_be_read_is_named),
         cmocka_unit_test(a_file_that_everybody_can_read_is_public),
+        cmocka_unit_test(one_judge_knows_who_else_can_use_a_secret),
+        cmocka_unit_test(a_secret_is_read_if_it_is_no_more_exposed_than_its_reader_allows),
     };
     return cmocka_run_group_tests(tests, make, drop);
 }

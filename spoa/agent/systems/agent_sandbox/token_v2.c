@@ -113,7 +113,7 @@ static bool read_key(const struct token_load *load, const char *path, const json
 static bool read_keys(const struct token_load *load, const char *path, struct state *state, struct fail *why)
 {
     struct slice text;
-    if (!token_load_file(load, path, why) || !file_read(path, FILE_MOST, &text, why))
+    if (!token_load_file(load, path, why) || !file_read_secret(path, FILE_MOST, FILE_READABLE, &text, why))
         return false;
     struct json *doc = json_parse(text, path, 0, (struct json_limits){FILE_MOST, 4}, why);
     const json_node *root = doc ? json_root(doc) : NULL, *list = root ? json_member(root, "keys") : NULL;
