@@ -170,7 +170,8 @@ static void on_writable(struct stream *s)
     after_write(s);
     if ((progress || (s->failed && s->user->hears_out)) && s->user->sent)
         s->user->sent(s->owner);
-    if (s->loop && s->failed && !may_read(s))
+    /* who hears the peer out is told when what the peer said has been read: reading meets the failure again */
+    if (s->loop && s->failed && !s->user->hears_out && !may_read(s))
         tell_error(s, s->failed);
 }
 

@@ -37,7 +37,8 @@ struct stream_user {
     void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
     size_t read_size;          /* bytes that each read has room for at least; 0: all that `in` has room for */
     /* That the peer takes nothing more does not call `ended`, because it may still have something to say: `out` is
-     * dropped, for which `sent` is called, unless it is stream_send itself that finds it out. */
+     * dropped, for which `sent` is called, unless it is stream_send itself that finds it out. `ended` is called when all that the
+     * peer said has been read, also if the stream is paused or full meanwhile. */
     bool hears_out;
 };
 

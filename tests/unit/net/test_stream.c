@@ -639,6 +639,31 @@ static void who_hears_out_reads_a_peer_that_takes_nothing_to_its_end(void **stat
     end(&o);
 }
 
+/* What the peer said before it took nothing more is read to its end, however late the owner reads it. */
+static void who_hears_out_is_told_no_end_before_what_was_said(void **state)
+{
+    (void)state;
+    for (unsigned paused = 0; paused <= 1; paused++) {
+        struct owner o = {0};
+        o.stream.in = buffer_with_limit(paused ? 64 * KIB : 1);
+        open_pair(&o, &hearing);
+        stream_pause(&o.stream, paused);
+        say(&o, 0, 2);
+        shutdown(o.peer, SHUT_RDWR);
+        put_pattern(&o, 10);
+        stream_send_soon(&o.stream);
+        turns(&o, 20);
+        assert_int_equal(o.ends, 0);
+        assert_int_equal(stream_held(&o.stream), o.stream.in.size);
+        o.on_input = CONSUME;
+        stream_offer(&o.stream);
+        stream_pause(&o.stream, false);
+        await(&o, &o.ends);
+        assert_int_equal(o.consumed, 2);
+        end(&o);
+    }
+}
+
 /* ---- connecting ---- */
 static void nothing_is_sent_before_the_connection_is_made(void **state)
 {
@@ -1163,6 +1188,7 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_told_from_the_loop_behind_what_was_said_before),
         cmocka_unit_test(a_failed_write_of_a_full_stream_is_told_at_once),
         cmocka_unit_test(who_hears_out_reads_a_peer_that_takes_nothing_to_its_end),
+        cmocka_unit_test(who_hears_out_is_told_no_end_before_what_was_said),
         cmocka_unit_test(nothing_is_sent_before_the_connection_is_made),
         cmocka_unit_test(what_is_sent_early_is_there_before_the_loop_has_its_turn),
         cmocka_unit_test(what_the_socket_does_not_take_early_follows),
