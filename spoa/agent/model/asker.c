@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/asker.h"
 
+#include "spoa/base/table/client_site.h"
 #include "spoa/base/text/cidr.h"
-
-enum { HOST_V4 = 4, HOST_V6 = 8, SITE_V6 = 6 /* bytes */, SITE_OWNERS = 16 };
 
 static bool is_set(struct slice text)
 {
@@ -39,15 +38,10 @@ struct asker asker_of_grant(const struct grant *grant)
     return asker_of_org(grant->org, (struct slice){NULL, 0}, grant->sandbox);
 }
 
-/* One customer may have all networks of a /48: they share SITE_OWNERS owners. */
 static uint64_t hash_of_source(const struct address *source, const struct hash_secret *secret)
 {
-    uint8_t name[SITE_V6 + 1];
-    if (source->family != 6)
-        return hash_keyed(secret, slice_of(source->bytes, HOST_V4));
-    memcpy(name, source->bytes, SITE_V6);
-    name[SITE_V6] = (uint8_t)(hash_keyed(secret, slice_of(source->bytes, HOST_V6)) % SITE_OWNERS);
-    return hash_keyed(secret, slice_of(name, sizeof name));
+    const struct address site = client_site(source, secret);
+    return hash_keyed(secret, slice_of(site.bytes, sizeof site.bytes));
 }
 
 struct fair_owner asker_owner(const struct asker *asker, const struct hash_secret *secret)

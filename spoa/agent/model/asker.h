@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * asker: who a decision asks for, so that what it makes others do counts as that one's (spoa/base/table/fair.h): the organisation of
- * a token that was verified, else its sandbox, else its bearer; of whom nothing is verified the network of the address:
- * an IPv4 address, or a /64 of IPv6, of which those of a /48 are sixteen owners at most, as in auth_failure_limiter.h.
+ * a token that was verified, else its sandbox, else its bearer; if nothing is verified, the network of the address
+ * (spoa/base/table/client_site.h).
  */
 #ifndef CELLGATE_AGENT_MODEL_ASKER_H
 #define CELLGATE_AGENT_MODEL_ASKER_H

@@ -14,7 +14,7 @@
 /* ---- whose it is ---- */
 
 /* Only who has shown a token for it is of an organisation or a sandbox: what everybody may do costs its owner nothing. */
-static struct limits_owner owner_of(const struct handover *h, struct slice prefix)
+static struct limits_owner owner_of(const struct handover *h, struct slice client)
 {
     bool shown = h->needs >= 0 && slice_present(h->token) && h->token.len;
     struct limits_owner owner = {.mux = true};
@@ -23,27 +23,17 @@ static struct limits_owner owner_of(const struct handover *h, struct slice prefi
     else if (shown && slice_present(h->sandbox) && h->sandbox.len)
         owner.space = h->space, owner.sandbox = h->sandbox;
     else
-        return (struct limits_owner){.client = prefix, .mux = true};
+        return (struct limits_owner){.client = client, .mux = true};
     owner.token = h->token;
     return owner;
-}
-
-/* A customer of a network has one address of IPv4, or a network of IPv6 with 64 bits. */
-static void name_prefix(struct mux_io *io)
-{
-    struct address counted = io->source;
-    if (counted.family == 6)
-        memset(counted.bytes + 8, 0, 8);
-    inet_ntop(counted.family == 4 ? AF_INET : AF_INET6, counted.bytes, io->prefix_text,
-              sizeof io->prefix_text);
 }
 
 bool mux_limits_enter(struct mux_io *io)
 {
     struct relay_thread *thread = io->thread;
     const struct handover *h = &io->upgrade->handover;
-    name_prefix(io);
-    io->owner = owner_of(h, slice_text(io->prefix_text));
+    limits_client_name(thread->limits, &io->source, io->client_name);
+    io->owner = owner_of(h, slice_text(io->client_name));
     enum limit limit = limits_enter(thread->limits, &io->owner);
     if (limit == LIMIT_NONE) {
         io->use = limits_use_begin(thread->limits, &io->owner);

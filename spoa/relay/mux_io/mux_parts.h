@@ -71,9 +71,9 @@ struct mux_resumable {
     struct mux_session session; /* the first member */
     struct mux_io *io;
     struct mux_numbers numbers;
-    uint64_t lost;           /* when its leg was; while it has none */
-    uint64_t told;           /* when it last acknowledged something */
-    unsigned handed;         /* messages that this event of its client has handed on, however they came to wait */
+    uint64_t lost;   /* when its leg was; while it has none */
+    uint64_t told;   /* when it last acknowledged something */
+    unsigned handed; /* messages that this event of its client has handed on, however they came to wait */
     struct loop_timer tells; /* the next time */
 };
 
@@ -86,10 +86,9 @@ struct mux_io {
     struct address source; /* the client's */
     uint16_t port;         /* that it called, as far as it says whether with TLS */
     char source_text[INET6_ADDRSTRLEN];
-    char prefix_text
-        [INET6_ADDRSTRLEN];    /* by which it is counted without a token: of IPv6 the network of 64 bits */
-    struct limits_owner owner; /* of the socket, and of each of its requests */
-    uint8_t *owner_texts;      /* what that points to, if a request has told it; NULL: no request has */
+    char client_name[LIMITS_CLIENT_NAME]; /* by which it is counted without a token */
+    struct limits_owner owner;            /* of the socket, and of each of its requests */
+    uint8_t *owner_texts; /* what that points to, if a request has told it; NULL: no request has */
     struct limits_use use;
     struct loop_share *share; /* of the thread's time: its owner's */
     struct buffer *incoming;  /* the message that is looked at, if a request may take it over */

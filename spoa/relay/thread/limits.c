@@ -2,8 +2,9 @@
 #include "spoa/relay/thread/limits.h"
 
 #include "spoa/base/bytes/writer.h"
-#include "spoa/base/table/hash.h"
+#include "spoa/base/table/client_site.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -54,6 +55,12 @@ const char *const limit_names[] = {
 #undef X
         "tunnels",
     NULL};
+
+void limits_client_name(const struct limits *l, const struct address *source, char name[LIMITS_CLIENT_NAME])
+{
+    const struct address site = client_site(source, &l->secret);
+    inet_ntop(site.family == 6 ? AF_INET6 : AF_INET, site.bytes, name, LIMITS_CLIENT_NAME);
+}
 
 void limits_set(struct limits *l, const struct limits_settings *s)
 {

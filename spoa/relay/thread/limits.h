@@ -16,6 +16,7 @@
 
 #include "spoa/base/bytes/slice.h"
 #include "spoa/base/os/time.h"
+#include "spoa/base/text/address.h"
 
 /* By what tunnels are counted beside all of them. X(name) */
 #define LIMITS(X)                                                                                      \
@@ -90,6 +91,11 @@ enum limit limits_name_org(struct limits *limits, const struct limits_owner *own
 /* How many tunnels this limit allows the owner now: what is said of one that was reached. */
 uint64_t limits_most(const struct limits *limits, const struct limits_owner *owner, enum limit limit);
 uint64_t limits_tunnels(const struct limits *limits);
+
+/* Writes the name under which a client that has shown no token owns what it uses (limits_owner.client; client_site.h). */
+enum { LIMITS_CLIENT_NAME = 46 };
+void limits_client_name(const struct limits *limits, const struct address *source,
+                        char name[LIMITS_CLIENT_NAME]);
 
 /* The sandboxes with most tunnels, the one with most first; for views. */
 enum {

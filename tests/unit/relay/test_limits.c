@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "spoa/base/table/client_site.h"
 #include "spoa/relay/thread/limits.h"
 
 #define KIB   UINT64_C(1024)
@@ -337,6 +338,28 @@ static uint64_t held_by_clients(const struct world *w)
 }
 
 /* However many addresses they have, and whatever it is that they fill. */
+/* One customer may have all networks of a /48. */
+static void a_site_of_ipv6_is_sixteen_clients_at_most(void **state)
+{
+    struct limits *l = limits_of(16 * MIB);
+    char names[CLIENT_SITE_OWNERS + 1][LIMITS_CLIENT_NAME], other[LIMITS_CLIENT_NAME];
+    size_t count = 0;
+    (void)state;
+    for (unsigned n = 0; n < 4096; n++) {
+        const struct address source = {6, {0x20, 1, 0xd, 0xb8, 0, 1, (uint8_t)(n >> 8), (uint8_t)n, 9}};
+        size_t i = 0;
+        limits_client_name(l, &source, names[count]);
+        while (strcmp(names[i], names[count]) != 0)
+            i++;
+        count += i == count;
+        assert_in_range(count, 1, CLIENT_SITE_OWNERS);
+    }
+    assert_int_equal(count, CLIENT_SITE_OWNERS);
+    limits_client_name(l, &(const struct address){6, {[10] = 0xff, [11] = 0xff, 192, 0, 2, 7}}, other);
+    assert_string_equal(other, "192.0.2.7");
+    limits_free(l);
+}
+
 static void clients_without_a_token_hold_their_slice_at_most(void **state)
 {
     (void)state;
@@ -418,8 +441,8 @@ static void what_moves_to_another_owner_is_counted_there(void **state)
 /* Their places, too: those of one address, and of all. */
 static void clients_without_a_token_have_a_slice_of_the_places(void **state)
 {
-    const struct limits_settings most = {.tunnels = 32,
-                                         .most = {[LIMIT_mux] = 16, [LIMIT_client] = 4, [LIMIT_unauthenticated] = 8}};
+    const struct limits_settings most = {
+        .tunnels = 32, .most = {[LIMIT_mux] = 16, [LIMIT_client] = 4, [LIMIT_unauthenticated] = 8}};
     struct limits *l = limits_new(&most);
     const struct limits_owner org = {.org = SLICE_LITERAL("o"), .mux = true},
                               clients[] = {{.client = SLICE_LITERAL("a"), .mux = true},
@@ -494,6 +517,7 @@ int main(void)
         cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
         cmocka_unit_test(who_holds_less_than_its_share_is_safe),
         cmocka_unit_test(of_equals_some_give_way_and_the_others_go_on),
+        cmocka_unit_test(a_site_of_ipv6_is_sixteen_clients_at_most),
         cmocka_unit_test(clients_without_a_token_hold_their_slice_at_most),
         cmocka_unit_test(addresses_without_a_token_take_no_share_of_others),
         cmocka_unit_test(of_clients_without_a_token_the_greedy_address_gives_way),
