@@ -87,8 +87,10 @@ struct directory_question {
     uint64_t again; /* the same: when a wake is tried again */
     struct slice key;
     bool wake; /* else: look it up */
-    /* of the queue: its places, of who asked first and of another owner who waits for it, too */
-    struct fair_place places[2];
+    /* of the queue: a place of who asked first, and those of other owners who wait for it, too */
+    struct fair_place place;
+    struct directory_joiner *joiners;
+    unsigned joined; /* the number of these */
     struct hash_node node;
     bool listed;
 };

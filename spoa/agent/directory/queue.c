@@ -6,11 +6,14 @@
 
 #include "spoa/base/table/hash.h"
 
+enum { JOINERS_MAX = 1024 }; /* of a question: all of them give up at once when it is served */
+
 struct directory_queue {
     pthread_mutex_t lock; /* guards what follows */
     struct fair *fair;
     struct hash_secret secret;
     struct hash_table waiting; /* questions, by their keys */
+    struct hash_table joiners; /* by question and owner */
     bool stopped;
 };
 
@@ -32,6 +35,7 @@ void directory_queue_free(struct directory_queue *queue)
         return;
     free(queue->fair);
     hash_table_free(&queue->waiting);
+    hash_table_free(&queue->joiners);
     pthread_mutex_destroy(&queue->lock);
     free(queue);
 }
@@ -63,26 +67,102 @@ static void unlist(struct directory_queue *queue, struct directory_question *q)
     q->listed = false;
 }
 
+/* Another owner who waits for a question. */
+struct directory_joiner {
+    struct fair_place place;
+    struct fair_owner owner;
+    struct directory_joiner *next, **link;
+    struct hash_node node;
+};
+
+static uint64_t hash_of_joiner(const struct directory_queue *queue, const struct directory_question *q,
+                               struct fair_owner owner)
+{
+    const uint64_t parts[] = {(uint64_t)(uintptr_t)q, owner.hash, owner.rank};
+    return hash_keyed(&queue->secret, slice_of(parts, sizeof parts));
+}
+
+static void drop(struct directory_queue *queue, struct directory_joiner *j)
+{
+    struct directory_question *q = j->place.of;
+    q->joined--;
+    hash_table_remove(&queue->joiners, &j->node);
+    fair_leave(queue->fair, &j->place);
+    *j->link = j->next;
+    if (j->next)
+        j->next->link = j->link;
+    free(j);
+}
+
+/* The one place that a question which is served, or held, has. */
 static struct fair_place *place_of(struct directory_question *q)
 {
-    return q->places[0].state == FAIR_OUT ? &q->places[1] : &q->places[0];
+    return q->joiners ? &q->joiners->place : &q->place;
 }
 
 static bool has_place(const struct directory_question *q)
 {
-    return q->places[0].state != FAIR_OUT || q->places[1].state != FAIR_OUT;
+    return q->place.state != FAIR_OUT || q->joiners;
 }
 
+/* Gives up all places but `kept`; NULL: all. */
+static void give_up(struct directory_queue *queue, struct directory_question *q,
+                    const struct fair_place *kept)
+{
+    struct directory_joiner *j = q->joiners;
+    if (&q->place != kept)
+        fair_leave(queue->fair, &q->place);
+    while (j) {
+        struct directory_joiner *next = j->next;
+        if (&j->place != kept)
+            drop(queue, j);
+        j = next;
+    }
+}
+
+/* A place of the question gives up, and only it. */
+static void give_up_one(struct directory_queue *queue, struct directory_question *q, struct fair_place *place)
+{
+    if (place == &q->place)
+        fair_leave(queue->fair, place);
+    else
+        drop(queue, (struct directory_joiner *)(void *)place); /* its first member */
+}
+
+static bool is_in(const struct directory_queue *queue, const struct directory_question *q,
+                  struct fair_owner owner)
+{
+    if (fair_is_of(queue->fair, &q->place, owner))
+        return true;
+    struct hash_node *n = hash_table_find(&queue->joiners, hash_of_joiner(queue, q, owner));
+    for (; n; n = hash_table_next(n)) {
+        const struct directory_joiner *j =
+            (struct directory_joiner *)(void *)((char *)n - offsetof(struct directory_joiner, node));
+        if (j->place.of == q && j->owner.hash == owner.hash && j->owner.rank == owner.rank)
+            return true;
+    }
+    return false;
+}
+
+/* Every owner waits in a line of its own, so that nobody waits for what others have asked for. */
 static bool join(struct directory_queue *queue, struct directory_question *q, struct fair_owner owner)
 {
-    struct fair_place *first = &q->places[0], *joined = &q->places[1];
-    if (fair_is_of(queue->fair, first, owner) || fair_is_of(queue->fair, joined, owner) ||
-        !fair_has_room(queue->fair, owner, 1))
+    if (q->joined >= JOINERS_MAX || !fair_has_room(queue->fair, owner, 1) || is_in(queue, q, owner))
         return false;
-    if (joined->state != FAIR_OUT && !fair_is_sooner(queue->fair, owner, joined))
+    struct directory_joiner *j = calloc(1, sizeof *j);
+    if (!j || !hash_table_insert(&queue->joiners, &j->node, hash_of_joiner(queue, q, owner))) {
+        free(j);
         return false;
-    fair_leave(queue->fair, joined);
-    return fair_enter(queue->fair, joined, owner, 1, loop_clock());
+    }
+    j->owner = owner;
+    j->place.of = q;
+    j->next = q->joiners;
+    j->link = &q->joiners;
+    if (j->next)
+        j->next->link = &j->next;
+    q->joiners = j;
+    q->joined++;
+    return fair_enter(queue->fair, &j->place, owner, 1, loop_clock());
 }
 
 /* ---- any thread ---- */
@@ -91,10 +171,10 @@ enum directory_ask directory_queue_put(struct directory_queue *queue, struct dir
                                        struct fair_owner owner)
 {
     enum directory_ask asked = ASK_REFUSED;
-    q->places[0].of = q->places[1].of = q;
+    q->place.of = q;
     pthread_mutex_lock(&queue->lock);
     if (!queue->stopped)
-        asked = fair_enter(queue->fair, &q->places[0], owner, 1, q->asked) ? ASK_BEGUN : ASK_CROWDED;
+        asked = fair_enter(queue->fair, &q->place, owner, 1, q->asked) ? ASK_BEGUN : ASK_CROWDED;
     if (asked == ASK_BEGUN)
         list(queue, q);
     pthread_mutex_unlock(&queue->lock);
@@ -116,7 +196,7 @@ struct directory_question *directory_queue_next(struct directory_queue *queue)
     struct fair_place *place = fair_next(queue->fair);
     struct directory_question *q = place ? place->of : NULL;
     if (q) {
-        fair_leave(queue->fair, place == &q->places[0] ? &q->places[1] : &q->places[0]);
+        give_up(queue, q, place);
         unlist(queue, q);
     }
     pthread_mutex_unlock(&queue->lock);
@@ -130,7 +210,7 @@ struct directory_question *directory_queue_late(struct directory_queue *queue, u
     pthread_mutex_lock(&queue->lock);
     while (!late && (place = fair_oldest(queue->fair)) && place->since <= since) {
         struct directory_question *q = place->of;
-        fair_leave(queue->fair, place);
+        give_up_one(queue, q, place);
         if (!has_place(q)) {
             unlist(queue, q);
             late = q;
@@ -158,7 +238,7 @@ void directory_queue_again(struct directory_queue *queue, struct directory_quest
 void directory_queue_leave(struct directory_queue *queue, struct directory_question *q)
 {
     pthread_mutex_lock(&queue->lock);
-    fair_leave(queue->fair, place_of(q));
+    give_up(queue, q, NULL);
     pthread_mutex_unlock(&queue->lock);
 }
 

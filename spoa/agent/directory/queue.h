@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * directory_queue: questions on their way to a directory. Those that wait are served by their owners in turn (spoa/base/table/fair.h),
- * as many at once as the kind takes. A question that another owner waits for as well stands in two lines: for who asked first, and
- * for the one of the others who would have its turn first. So nobody waits behind all that somebody else asks for.
+ * as many at once as the kind takes. A question that other owners wait for as well stands in the line of each of them, and is served
+ * when the first of these lines comes to it. So nobody waits for what somebody else has asked for.
  *
  * Any thread may call everything; the lock is held only while pointers move.
  */
@@ -21,12 +21,12 @@ void directory_queue_free(struct directory_queue *queue); /* it is empty; NULL i
 /* Takes the question over, unless it returns something else than ASK_BEGUN. */
 enum directory_ask directory_queue_put(struct directory_queue *queue, struct directory_question *question,
                                        struct fair_owner owner);
-/* Another owner waits for the question with this key, if one waits. Returns whether that has changed something. */
+/* Another owner waits for the question with this key, if one waits. Returns true if that has changed something. */
 bool directory_queue_join(struct directory_queue *queue, struct slice key, struct fair_owner owner);
 /* Returns the next question to be served; NULL: there is none, or none may be now. */
 struct directory_question *directory_queue_next(struct directory_queue *queue);
-/* Takes out a question that has waited since then or longer; NULL: there is none. One that another owner has joined later waits
- * on for that one. */
+/* Takes out a question that has waited since then or longer; NULL: there is none. One that other owners have joined later waits
+ * on for these. */
 struct directory_question *directory_queue_late(struct directory_queue *queue, uint64_t since);
 /* A question that is served is not served for a while, and waits once more. */
 void directory_queue_hold(struct directory_queue *queue, struct directory_question *question);
