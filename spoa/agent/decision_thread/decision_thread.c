@@ -15,7 +15,6 @@ enum {
     REQUESTS_BYTES = REQUESTS_MOST * PENDING_PLACE,
     REQUESTS_EACH = REQUESTS_MOST / 8, /* of one owner */
     OUTSIDE_EACH = REQUESTS_MOST / 32, /* of one sandbox, to the outside */
-    OUTSIDE_SPARE = 16,                /* so that many sandboxes of no organisation leave some */
     OUTSIDE_PAID = REQUESTS_MOST / 4,  /* of all sandboxes of one organisation */
     RELAY_CONNECTIONS = 256,
     RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
@@ -485,9 +484,7 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct fair_limits waiting = {.places = REQUESTS_MOST, .each = REQUESTS_EACH},
-                             outside = {.places = REQUESTS_MOST,
-                                        .each = OUTSIDE_EACH,
-                                        .spare = OUTSIDE_SPARE},
+                             outside = {.places = REQUESTS_MOST, .each = OUTSIDE_EACH},
                              payers = {.places = REQUESTS_MOST, .each = OUTSIDE_PAID};
     const struct server_handler handler = {.begin = on_haproxy_messages,
                                            .message = on_haproxy_message,

@@ -7,13 +7,7 @@
 #include "spoa/base/table/hash.h"
 #include "spoa/base/table/hash_table.h"
 
-enum {
-    NAMES_MOST = 4096,
-    ASKED_MOST = 2048,
-    ASKED_BY_SANDBOX = 32,
-    ASKED_BY_OWNER = ASKED_MOST / 8,
-    ASKED_SPARE = 8 /* one without an organisation may have many sandboxes */
-};
+enum { NAMES_MOST = 4096, ASKED_MOST = 2048, ASKED_BY_SANDBOX = 32, ASKED_BY_OWNER = ASKED_MOST / 8 };
 #define KEEP_LEAST  SECOND
 #define KEEP_MOST   (30 * SECOND)
 #define KEEP_FAILED SECOND
@@ -248,10 +242,8 @@ struct host_cache *host_cache_new(const struct host_cache_options *options, stru
     /* a host outside is none of the search list or of /etc/hosts of this machine */
     const struct dns_options dns = {
         .servers = options->servers, .exact = true, .timeout = options->patience + LATE, .resend = RESEND};
-    const struct fair_limits of_sandbox = {.places = ASKED_MOST,
-                                           .each = ASKED_BY_SANDBOX,
-                                           .spare = ASKED_SPARE},
-                             of_owner = {.places = ASKED_MOST, .each = ASKED_BY_OWNER, .spare = ASKED_SPARE};
+    const struct fair_limits of_sandbox = {.places = ASKED_MOST, .each = ASKED_BY_SANDBOX},
+                             of_owner = {.places = ASKED_MOST, .each = ASKED_BY_OWNER};
     bool good = c && hash_secret_init(&c->secret) && (c->sandboxes = fair_new(&of_sandbox)) &&
                 (c->owners = fair_new(&of_owner));
     if (!good) {

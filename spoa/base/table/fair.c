@@ -4,13 +4,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { NOBODY = UINT32_MAX, ALL = FAIR_RANKS * FAIR_LINES, WAYS = 8, SETS = FAIR_LINES / WAYS };
+enum {
+    NOBODY = UINT32_MAX,
+    ALL = FAIR_RANKS * FAIR_LINES,
+    WAYS = 8,
+    SETS = FAIR_LINES / WAYS,
+    SPARED = 8, /* one part of this number is left to those who have few */
+    FEW = 32,   /* and of it, and of what is free, each of these may have one part of this number */
+};
 
 /* What one owner has. It stands in the ring of its rank while one of its places waits. */
 struct line {
     uint64_t hash; /* of its owner, while it has places */
     uint32_t places, served;
-    uint32_t came, went; /* numbers of those that began to wait, and that do not wait any more */
     struct fair_place *first, *last;
     uint32_t next, before; /* in the ring */
 };
@@ -39,8 +45,6 @@ struct fair *fair_new(const struct fair_limits *limits)
     f->limits = *limits;
     if (f->limits.each == 0)
         f->limits.each = limits->places;
-    if (f->limits.spare == 0)
-        f->limits.spare = 1;
     for (unsigned i = 0; i < FAIR_RANKS; i++)
         f->rings[i].at = NOBODY;
     return f;
@@ -76,28 +80,32 @@ static uint32_t half(uint32_t of)
 
 /* ---- places ---- */
 
-/* Whether an owner of `own` out of `used` may have `more` out of `most`. One that has none gets what there is. */
-static bool is_part(uint32_t most, uint32_t used, uint32_t own, uint32_t more, uint32_t spare)
+/* Returns true if an owner of `own` out of `used` may have `more` out of `max`, of which 1 part in `spared` is for those who have
+ * few (0: none). One that has none gets what there is. */
+static bool is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, uint32_t spared)
 {
-    uint32_t free = most - used;
-    return more <= free && (own == 0 || own + more <= (free - more) / spare);
+    uint32_t free = max - used;
+    if (more > free)
+        return false;
+    uint32_t left = free - more, kept = spared ? max / spared : 0, few = left / FEW;
+    uint32_t part = left > kept && left - kept > few ? left - kept : few;
+    return own == 0 || own + more <= part;
 }
 
-/* The same, where `of_rank` of those that are used are of its rank. */
-static bool is_within(const struct fair *f, uint32_t most, uint32_t used, uint32_t of_rank,
-                      enum fair_rank rank, uint32_t own, uint32_t more)
+/* The same; `of_rank` of those that are used are of its rank. */
+static bool is_within(uint32_t max, uint32_t used, uint32_t of_rank, enum fair_rank rank, uint32_t own,
+                      uint32_t more, uint32_t spared)
 {
-    uint32_t spare = f->limits.spare;
-    return is_part(most, used, own, more, spare) &&
-           (rank != FAIR_UNVERIFIED || is_part(half(most), of_rank, own, more, spare));
+    return is_part(max, used, own, more, spared) &&
+           (rank != FAIR_UNVERIFIED || is_part(half(max), of_rank, own, more, spared));
 }
 
 bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
 {
     const struct line *l = &f->lines[line_of(f, owner)];
     return cost <= f->limits.each && l->places <= f->limits.each - cost &&
-           is_within(f, f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places,
-                     cost);
+           is_within(f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places, cost,
+                     SPARED);
 }
 
 static void add_places(struct fair *f, struct fair_place *p, uint32_t cost)
@@ -150,7 +158,6 @@ static void begin_waiting(struct fair *f, struct fair_place *p, uint64_t now)
     struct line *l = &f->lines[p->line];
     p->state = FAIR_WAITS;
     p->since = now;
-    p->position = l->came++;
     p->next = NULL;
     p->before = l->last;
     *(l->last ? &l->last->next : &l->first) = p;
@@ -171,7 +178,6 @@ static void end_waiting(struct fair *f, struct fair_place *p)
     *(p->next ? &p->next->before : &l->last) = p->before;
     *(p->older ? &p->older->newer : &f->oldest) = p->newer;
     *(p->newer ? &p->newer->older : &f->newest) = p->older;
-    l->went++;
     f->waiting--;
     if (!l->first)
         leave_ring(f, p->line);
@@ -232,7 +238,7 @@ static struct fair_place *next_of(struct fair *f, enum fair_rank rank)
         const struct line *l = &f->lines[r->at];
         struct fair_place *p = l->first;
         r->at = l->next;
-        if (most && !is_within(f, most, f->served, r->served, rank, l->served, 1))
+        if (most && !is_within(most, f->served, r->served, rank, l->served, 1, 0))
             continue;
         end_waiting(f, p);
         p->state = FAIR_SERVED;
@@ -257,29 +263,6 @@ struct fair_place *fair_next(struct fair *f)
 struct fair_place *fair_oldest(const struct fair *f)
 {
     return f->oldest;
-}
-
-/* The number of those who wait before it in its line, at most: some may have left between. */
-static uint32_t ahead_of(const struct fair *f, const struct fair_place *p)
-{
-    uint32_t ahead = p->position - f->lines[p->line].went;
-    return ahead <= f->waiting ? ahead : 0;
-}
-
-/* The number of turns that pass if each line has its own one, until that of the one behind `ahead` others comes. */
-static uint64_t turns_before(const struct fair *f, uint32_t line, uint32_t ahead)
-{
-    const struct line *l = &f->lines[line];
-    return ((uint64_t)ahead + l->served + 1) * (f->rings[line / FAIR_LINES].lines + !l->first);
-}
-
-bool fair_is_sooner(const struct fair *f, struct fair_owner owner, const struct fair_place *p)
-{
-    uint32_t line = line_of(f, owner);
-    const struct line *l = &f->lines[line];
-    if (line == p->line || line / FAIR_LINES > p->line / FAIR_LINES)
-        return false;
-    return turns_before(f, line, l->came - l->went) < turns_before(f, p->line, ahead_of(f, p));
 }
 
 bool fair_is_of(const struct fair *f, const struct fair_place *p, struct fair_owner owner)

@@ -3,10 +3,11 @@
  * fair: places that owners share, and the order in which those who wait are served. Whatever holds or asks for others has one:
  * look-ups of a directory, wakes, names, decisions that wait.
  *
- * An owner may take a place while that leaves as many free as it has then itself: alone it gets half of them, of n that want
- * all each gets the n + 1st part, and the next one still finds some. So an owner who fills its places is refused, and nobody
- * else. The same rule says how many of its places are served at once. Unverified owners share half of both
- * in the same way.
+ * An eighth of the places is spared. Of the others an owner may take one while that leaves as many free as it has then itself: alone it gets
+ * half of them, of n that want all each gets the n + 1st part. What is spared is for owners that have few: one has at most a
+ * 32nd part of what it leaves free, and always its first place. So an owner who fills its places is refused, and nobody else, and
+ * very many owners leave some, in whatever order they come. The same rule, with nothing spared, says
+ * how many of its places are served at once: these are free again soon. Unverified owners share half of both in the same way.
  *
  * The next one to be served is of the next owner, in turn, who may have another one served. Of eight turns four are of sandboxes
  * in use, three of verified owners, one of unverified ones, and each of them can be used by the others. Every operation takes a
@@ -45,7 +46,7 @@ struct fair_place {
     /* private */
     struct fair_place *next, *before; /* in the line of its owner, while it waits */
     struct fair_place *newer, *older; /* among all that wait */
-    uint32_t line, cost, position;
+    uint32_t line, cost;
     enum fair_state state;
     uint64_t since; /* when it began to wait */
 };
@@ -54,8 +55,6 @@ struct fair_limits {
     uint32_t places; /* in all */
     uint32_t each;   /* of one owner, below what is its part; 0: its part */
     uint32_t served; /* at once; 0: any number */
-    /* An owner has at most the spare-th part of what it leaves free, so that many small owners leave some; 0: as much. */
-    uint32_t spare;
 };
 
 struct fair;
@@ -77,8 +76,6 @@ void fair_hold(struct fair *fair, struct fair_place *place);
 void fair_again(struct fair *fair, struct fair_place *place, uint64_t now);
 /* It gives up its places, if it has some. */
 void fair_leave(struct fair *fair, struct fair_place *place);
-/* Whether `owner` would be served before the one that waits here, as far as that can be told without a look at all. */
-bool fair_is_sooner(const struct fair *fair, struct fair_owner owner, const struct fair_place *place);
 /* Whether that is its owner. */
 bool fair_is_of(const struct fair *fair, const struct fair_place *place, struct fair_owner owner);
 

@@ -364,21 +364,25 @@ def test_who_asks_for_what_nobody_knows_makes_no_others_wait(cells, who):
     plane.close()
 
 
-def test_who_has_many_wait_leaves_others_room_to_wait(cells):
-    """9,000 requests of one address for one sandbox, of which nothing is heard: 30 of 30 new sandboxes of others are found."""
+@pytest.mark.parametrize("greedy", [1, 13])
+def test_who_has_many_wait_leaves_others_room_to_wait(cells, greedy):
+    """1,100 requests of each greedy address (9,000 if it is alone) for one sandbox, of which nothing is heard, one address after the other:
+    30 of 30 new sandboxes of others are found."""
     plane, gate = FakePlane(), threading.Event()
     cell = cells(config={"directory": directory(plane.url, timeout="9s"), "agent": {"threads": 1, "lookup": "9s"}, "routes": ATTACKED})
     until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
     plane.ways["silent"] = lambda connection, _: gate.wait(20) and answer(connection, 404)
     plane.records |= {f"new-{i}": {"worker": "http://127.0.0.1:9"} for i in range(30)}
-    haproxy, greedy = [FalseHaproxy(cell.run_dir / "agent.sock") for _ in range(2)]
-    reader = threading.Thread(target=lambda: [greedy.receive() for _ in range(9000)])
+    haproxy, others = [FalseHaproxy(cell.run_dir / "agent.sock") for _ in range(2)]
+    each = 9000 if greedy == 1 else 1100
+    reader = threading.Thread(target=lambda: [others.receive() for _ in range(greedy * each)])
     reader.start()
-    greedy.ask({i: from_address("/s/silent/x", [192, 0, 2, 1]) for i in range(1, 9001)})
+    for n in range(greedy):
+        others.ask({i: from_address("/s/silent/x", [192, 0, 2, 1 + n]) for i in range(1 + n * each, 1 + (n + 1) * each)})
     assert under_attack(haproxy, list, [from_address(f"/s/new-{i}/x", [192, 0, 2, 100 + i]) for i in range(30)], 0) == [b""] * 30
     gate.set()
     reader.join()
-    for one in (haproxy, greedy, plane):
+    for one in (haproxy, others, plane):
         one.close()
 
 

@@ -34,12 +34,12 @@ static void an_owner_who_fills_its_places_is_refused_and_nobody_else(void **stat
     struct fair *f = fair_of(4096, 0, 0);
     struct fair_place *of_greedy = calloc(4096, sizeof *of_greedy), of_others[99] = {{NULL}};
     (void)state;
-    assert_int_equal(fill(f, greedy, of_greedy, 4096), 2048);
+    assert_int_equal(fill(f, greedy, of_greedy, 4096), 1792);
     for (uint64_t i = 0; i < 99; i++)
         assert_true(fair_enter(f, &of_others[i], owner_of(i, FAIR_VERIFIED), 1, 0));
     assert_false(fair_has_room(f, greedy, 1));
     fair_leave(f, &of_greedy[7]);
-    assert_int_equal(fair_used(f), 2047 + 99);
+    assert_int_equal(fair_used(f), 1791 + 99);
     free(of_greedy);
     free(f);
 }
@@ -59,7 +59,7 @@ static void the_next_owner_finds_a_place_however_many_are_greedy(void **state)
 
 static void many_small_owners_leave_what_is_spared(void **state)
 {
-    const struct fair_limits limits = {.places = 2048, .each = 32, .spare = 8};
+    const struct fair_limits limits = {.places = 2048, .each = 32};
     struct fair *f = fair_new(&limits);
     struct fair_place *places = calloc(4096, sizeof *places), others[30] = {{NULL}};
     size_t used = 0;
@@ -71,6 +71,33 @@ static void many_small_owners_leave_what_is_spared(void **state)
         assert_true(fair_enter(f, &others[i], owner_of(200 + i, FAIR_VERIFIED), 1, 0));
     free(places);
     free(f);
+}
+
+/* Each of the forty takes all that it may have, after the one before it. */
+static void very_many_owners_leave_some_in_whatever_order_they_come(void **state)
+{
+    const struct fair_limits all[] = {{.places = 8192, .each = 1024},
+                                      {.places = 16384, .each = 1024},
+                                      {.places = 25128, .each = 8192},
+                                      {.places = 65536, .each = 8192},
+                                      {.places = 128, .each = 8192}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct fair *f = fair_new(&all[i]);
+        struct fair_place *places = calloc(65536, sizeof *places), next = {NULL};
+        size_t used = 0, alone = 0;
+        assert_non_null(f);
+        for (uint64_t n = 0; n < (all[i].places > 128 ? 40 : 13); n++) {
+            used += fill(f, owner_of(n, FAIR_VERIFIED), places + used, 65536 - used);
+            alone = n == 0 ? used : alone;
+        }
+        assert_true(fair_enter(f, &next, owner_of(99, FAIR_VERIFIED), 1, 0));
+        assert_true(all[i].places == 128 || all[i].places - used >= 64);
+        assert_true(alone == all[i].each ||
+                    alone * 5 >= (size_t)all[i].places * 2); /* alone it has its part */
+        free(places);
+        free(f);
+    }
 }
 
 static void of_one_owner_there_are_so_many_at_most(void **state)
@@ -147,7 +174,7 @@ static void one_unverified_owner_leaves_some_to_the_next(void **state)
     struct fair_place *places = calloc(1000, sizeof *places), other = {NULL};
     size_t served = 0;
     (void)state;
-    assert_int_equal(fill(f, owner_of(1, FAIR_UNVERIFIED), places, 1000), 250);
+    assert_int_equal(fill(f, owner_of(1, FAIR_UNVERIFIED), places, 1000), 219);
     while (fair_next(f))
         served++;
     assert_int_equal(served, 16);
@@ -221,24 +248,6 @@ static void what_waits_longest_is_found_and_may_wait_once_more(void **state)
     free(f);
 }
 
-static void a_joiner_is_sooner_if_its_line_is_shorter(void **state)
-{
-    struct fair *f = fair_of(100, 0, 8);
-    struct fair_place places[10] = {{NULL}}, own = {NULL};
-    const struct fair_owner other = owner_of(1, FAIR_VERIFIED), unverified = owner_of(1, FAIR_UNVERIFIED);
-    (void)state;
-    assert_int_equal(fill(f, greedy, places, 10), 10);
-    assert_true(fair_is_sooner(f, other, &places[9]));
-    assert_true(fair_is_sooner(f, owner_of(1, FAIR_IN_USE), &places[9]));
-    assert_false(fair_is_sooner(f, greedy, &places[9]) || fair_is_sooner(f, unverified, &places[9]) ||
-                 fair_is_sooner(f, other, &places[0]));
-    assert_true(fair_is_of(f, &places[9], greedy) && !fair_is_of(f, &places[9], other) &&
-                !fair_is_of(f, &own, greedy));
-    assert_true(fair_enter(f, &own, other, 1, 0));
-    assert_false(fair_is_sooner(f, greedy, &own));
-    free(f);
-}
-
 /* Also those whose hashes agree in the bits that choose a line; if too many do, some share a part and nothing is lost. */
 static void owners_are_told_apart(void **state)
 {
@@ -288,7 +297,7 @@ int main(void)
         cmocka_unit_test(what_is_in_use_does_not_wait_for_what_nobody_has_seen),
         cmocka_unit_test(each_rank_is_served_whatever_the_others_want),
         cmocka_unit_test(what_waits_longest_is_found_and_may_wait_once_more),
-        cmocka_unit_test(a_joiner_is_sooner_if_its_line_is_shorter),
+        cmocka_unit_test(very_many_owners_leave_some_in_whatever_order_they_come),
         cmocka_unit_test(owners_are_told_apart),
         cmocka_unit_test(without_memory_there_is_none),
     };
