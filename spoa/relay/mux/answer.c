@@ -7,6 +7,8 @@
 
 #include <limits.h>
 
+#define COPY_MAX ((size_t)256 << 10) /* bytes that one event copies */
+
 #define ID_MEMBER   ",\"id\":"
 #define BODY_MEMBER ",\"body\":"
 
@@ -83,25 +85,41 @@ static bool put_body(struct mux_answer *a, struct slice piece)
     return true;
 }
 
-static bool end_response(struct mux_answer *a)
+static enum mux_step end_response(struct mux_answer *a)
 {
     uint8_t head[WS_HEAD_MAX];
     struct buffer *text = &a->text;
     if (!json_feed_is_whole(&a->check))
         buffer_cut(text, a->members);
     if (!json_write(text, ",\"done\":true}"))
-        return false;
+        return MUX_BROKEN;
     const struct ws_frame frame = {.opcode = WS_TEXT, .fin = true, .length = buffer_len(text) - WS_HEAD_MAX};
     size_t len = ws_encode_head(head, &frame);
     buffer_consume(text, WS_HEAD_MAX - len);
     memcpy(text->memory + text->start, head, len);
-    bool good = true;
-    if (buffer_len(a->out))
-        good = buffer_put(a->out, buffer_slice(text));
-    else
-        buffer_swap(a->out, text);
+    if (buffer_len(a->out) == 0) {
+        mux_answer_finish(a, a->out);
+        return MUX_DONE;
+    }
+    if (buffer_len(text) > COPY_MAX) {
+        a->whole = true;
+        return MUX_WHOLE;
+    }
+    bool good = buffer_put(a->out, buffer_slice(text));
     buffer_free(text);
-    return good;
+    return good ? MUX_DONE : MUX_BROKEN;
+}
+
+void mux_answer_finish(struct mux_answer *a, struct buffer *out)
+{
+    buffer_swap(out, &a->text);
+    buffer_free(&a->text);
+    a->whole = false;
+}
+
+bool mux_answer_is_whole(const struct mux_answer *a)
+{
+    return a->whole;
 }
 
 static enum mux_step broken(struct mux_answer *a, const char *code, const char *message, unsigned status,
@@ -124,8 +142,9 @@ static enum mux_step conclude(struct mux_answer *a, bool *fits)
     /* the last event counts without the empty line behind it, too */
     if (a->streams && !event_stream_feed(&a->events, SLICE_LITERAL("\n\n"), &why))
         return broken(a, "STREAM_ERROR", "An event is too large.", 500, fits);
-    *fits = !a->full && end_response(a);
-    return *fits ? MUX_DONE : MUX_BROKEN;
+    enum mux_step step = a->full ? MUX_BROKEN : end_response(a);
+    *fits = step != MUX_BROKEN;
+    return step;
 }
 
 /* ---- the answer ---- */

@@ -34,10 +34,12 @@ struct mux_answer {
     size_t gathered;        /* bytes of the body that have come */
     struct json_feed check; /* of the body */
     bool no_json;           /* it is none: nothing of it is kept */
+    bool whole;             /* the message is made, and waits for an empty `out` */
 };
 
 enum mux_step {
     MUX_MORE,
+    MUX_WHOLE, /* the answer has come, and is too large to be copied behind what is in `out`: mux_answer_finish */
     MUX_DONE,  /* the last message of this request is in `out` */
     MUX_BROKEN /* the same, and it is an error; or there is no room for it: then *fits is false */
 };
@@ -50,6 +52,9 @@ enum mux_step mux_answer_feed(struct mux_answer *a, struct slice bytes, struct b
 /* The connection has ended: never MUX_MORE. */
 enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fits)
     __attribute__((warn_unused_result));
+/* After MUX_WHOLE, when `out` is empty: puts the message there without a copy. */
+void mux_answer_finish(struct mux_answer *a, struct buffer *out);
+bool mux_answer_is_whole(const struct mux_answer *a);
 /* Whether it is one that is collected until it is whole, and some of it is there; or an event stream. */
 bool mux_answer_gathers(const struct mux_answer *a);
 bool mux_answer_streams(const struct mux_answer *a);

@@ -96,8 +96,7 @@ static void log_end(const struct mux_io *io, enum mux_end why)
     const struct handover *h = &io->upgrade->handover;
     log_write(io->thread->log, LOG_INFO, "mux ended", LOG_SLICE("id", h->id), LOG_SLICE("route", h->route),
               LOG_SLICE("org", io->owner.org), LOG_TEXT("client", io->source_text),
-              LOG_U64("requests", io->total),
-              LOG_U64("unanswered", io->count),
+              LOG_U64("requests", io->total), LOG_U64("unanswered", io->count),
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
 
@@ -169,6 +168,23 @@ static void pause_request(struct mux_request *r, bool paused)
     r->paused = paused;
 }
 
+static struct mux_request *whole_of(const struct mux_io *io)
+{
+    struct mux_request *r = io->requests;
+    while (r && !mux_answer_is_whole(&r->answer))
+        r = r->next;
+    return r;
+}
+
+void mux_finish_whole(struct mux_io *io)
+{
+    struct mux_request *r = buffer_len(mux_out(io)) ? NULL : whole_of(io);
+    if (!r)
+        return;
+    mux_answer_finish(&r->answer, mux_out(io));
+    mux_drop(r, MUX_OUTCOME_ANSWERED);
+}
+
 /* A client that does not take what waits for it stops the workers, and its own questions. Answers that have to become whole do
  * so one after another where they are large together. */
 void mux_set_flow(struct mux_io *io)
@@ -179,7 +195,8 @@ void mux_set_flow(struct mux_io *io)
                  : out->size > LARGE && !io->v1 ? 0
                                                 : OUT_LOW,
            high = io->again ? MUX_NUMBERS_HIGH : OUT_HIGH;
-    bool full = io->full ? waits > low : waits >= high,
+    /* a large answer that waits for an empty buffer has its turn before others add to that */
+    bool full = whole_of(io) || (io->full ? waits > low : waits >= high),
          crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
         first = true;
     io->full = full;
@@ -190,7 +207,7 @@ void mux_set_flow(struct mux_io *io)
     for (struct mux_request *r = io->requests; r; r = r->next) {
         bool gathers = mux_answer_gathers(&r->answer);
         bool queues = crowded && !(gathers && first) && !mux_answer_streams(&r->answer);
-        pause_request(r, full || queues || mux_limits_lacks(io, r));
+        pause_request(r, full || queues || mux_answer_is_whole(&r->answer) || mux_limits_lacks(io, r));
         first = first && !gathers;
     }
 }
@@ -204,6 +221,7 @@ void mux_settle(struct mux_io *io)
         mux_resume_pump(io);
     if (io->over)
         return;
+    mux_finish_whole(io);
     if (io->leg)
         stream_send_soon(&io->leg->stream);
     mux_set_flow(io);
@@ -233,7 +251,7 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
 {
     struct mux_io *io = r->io;
     mux_limits_learn(io, mux_handover(r));
-    if (step == MUX_MORE) {
+    if (step == MUX_MORE || step == MUX_WHOLE) {
         mux_watch_begin(r);
         mux_note_request(r);
         if (!mux_limits_fits(io, &r->answer.text)) { /* the others are to go on */
@@ -242,7 +260,7 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
             return;
         }
     }
-    if (step != MUX_MORE)
+    if (step == MUX_DONE || step == MUX_BROKEN)
         mux_drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
     if (!fits)
         mux_end_for_memory(io);
@@ -260,6 +278,10 @@ static void on_answer(void *owner)
         mux_v1_answer(r);
         return;
     }
+    if (mux_answer_is_whole(&r->answer)) { /* nothing after the answer counts */
+        stream_consume(&r->up, bytes.len);
+        return;
+    }
     struct slice some = slice_sub(bytes, 0, mux_answer_streams(&r->answer) ? EVENTS_MOST : BODY_MOST);
     enum mux_step step = mux_answer_feed(&r->answer, some, mux_out(r->io), &fits);
     stream_consume(&r->up, some.len);
@@ -273,7 +295,7 @@ static void on_answer_ended(void *owner, int error)
     struct mux_request *r = owner;
     bool fits = true;
     (void)error;
-    if (!r->io)
+    if (!r->io || mux_answer_is_whole(&r->answer))
         return;
     if (r->io->v1) {
         r->v1.cut = true;

@@ -197,6 +197,7 @@ static void on_sent(void *owner)
         mux_resume_pump(io);
     if (!is_current(leg))
         return;
+    mux_finish_whole(io);
     set_full(leg);
     mux_set_flow(io);
     if (!rests(leg))

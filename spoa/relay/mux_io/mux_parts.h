@@ -127,6 +127,8 @@ void mux_refuse_answer(struct mux_request *r);
 /* Behind a step of an answer. fits: false: there was no memory for what it says. */
 void mux_conclude(struct mux_request *r, enum mux_step step, bool fits);
 void mux_settle(struct mux_io *io);
+/* Call when output has left: a large answer that waited for an empty buffer goes there. */
+void mux_finish_whole(struct mux_io *io);
 void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason);
 void mux_end_for_memory(struct mux_io *io);
 /* Where messages for the client are put. */

@@ -190,6 +190,37 @@ static void answers_make_the_same_messages_wherever_they_are_cut(void **state)
                   "Event-Stream ;x\"},\"done\":true}\n");
 }
 
+/* One event copies little, however long the answer is. */
+static void a_large_answer_waits_for_an_empty_buffer_and_is_not_copied(void **state)
+{
+    enum { BODY = 1 << 20 };
+    struct mux_answer a;
+    struct buffer out = buffer_with_limit(1 << 22), text = buffer_with_limit(1 << 22);
+    bool fits = false;
+    size_t room;
+    (void)state;
+    assert_true(buffer_put(&text, SLICE_LITERAL("HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n")));
+    uint8_t *body = buffer_room(&text, BODY, &room);
+    assert_non_null(body);
+    memset(body, 'a', BODY);
+    body[0] = body[BODY - 1] = '"';
+    buffer_commit(&text, BODY);
+    assert_true(buffer_put(&out, SLICE_LITERAL("x")));
+    mux_answer_init(&a, SLICE_LITERAL("i"), 2 * BODY);
+    assert_int_equal(mux_answer_feed(&a, buffer_slice(&text), &out, &fits), MUX_WHOLE);
+    assert_true(fits && mux_answer_is_whole(&a));
+    assert_int_equal(buffer_len(&out), 1);
+    buffer_consume(&out, 1);
+    const uint8_t *made = a.text.memory;
+    mux_answer_finish(&a, &out);
+    assert_ptr_equal(out.memory, made);
+    assert_in_range(buffer_len(&out), BODY, BODY + 256);
+    assert_false(mux_answer_is_whole(&a));
+    mux_answer_free(&a);
+    buffer_free(&out);
+    buffer_free(&text);
+}
+
 static void answers_that_are_broken_are_errors(void **state)
 {
     char large[256] = "HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n";
@@ -396,14 +427,16 @@ static void a_request_of_v1_has_the_body_that_it_says(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_request_is_written_with_what_the_upgrade_had),
-                                       cmocka_unit_test(who_asks_is_the_same_by_all_but_the_way),
-                                       cmocka_unit_test(what_is_no_message_is_none),
-                                       cmocka_unit_test(answers_make_the_same_messages_wherever_they_are_cut),
-                                       cmocka_unit_test(answers_that_are_broken_are_errors),
-                                       cmocka_unit_test(an_answer_is_taken_apart_wherever_it_is_cut),
-                                       cmocka_unit_test(no_more_of_a_body_is_taken_than_is_asked_for),
-                                       cmocka_unit_test(frames_are_read_as_they_were_written),
-                                       cmocka_unit_test(a_request_of_v1_has_the_body_that_it_says)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_is_written_with_what_the_upgrade_had),
+        cmocka_unit_test(who_asks_is_the_same_by_all_but_the_way),
+        cmocka_unit_test(what_is_no_message_is_none),
+        cmocka_unit_test(answers_make_the_same_messages_wherever_they_are_cut),
+        cmocka_unit_test(a_large_answer_waits_for_an_empty_buffer_and_is_not_copied),
+        cmocka_unit_test(answers_that_are_broken_are_errors),
+        cmocka_unit_test(an_answer_is_taken_apart_wherever_it_is_cut),
+        cmocka_unit_test(no_more_of_a_body_is_taken_than_is_asked_for),
+        cmocka_unit_test(frames_are_read_as_they_were_written),
+        cmocka_unit_test(a_request_of_v1_has_the_body_that_it_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
