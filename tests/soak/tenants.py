@@ -95,12 +95,19 @@ async def discard(reader):
 # ---- what stands around a cell, each in a process of its own ----
 
 
-def serve(start, nice=0):
-    """Runs `start`, a coroutine function that returns an asyncio server, in a process of its own: (process, port)."""
+def at_leisure():
+    """From now on this process gets a core only if no other process wants it."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def serve(start, manner=None):
+    """Runs `start`, a coroutine function that returns an asyncio server, in a process of its own, which calls manner() first:
+    (process, port)."""
     near, far = multiprocessing.Pipe()
 
     def run():
-        os.nice(nice)
+        if manner:
+            manner()
 
         async def until_killed():
             server = await start()
@@ -114,17 +121,30 @@ def serve(start, nice=0):
     return process, near.recv()
 
 
+async def answer_calls(reader, writer):
+    """The other end of mux sockets that a plain HAProxy passes on: an answer of two frames to each request but those to /silent."""
+    while True:
+        opcode, payload = await read_frame(reader)
+        if opcode == BINARY and payload[0] == REQUEST and b"/silent" not in payload:
+            number = payload[1:5]
+            answer = frame(BINARY, bytes([RESPONSE]) + number + b'{"status":200}', masked=False)
+            writer.write(answer + frame(BINARY, bytes([END]) + number, masked=False))
+
+
 async def worker():
     """Echoes data frames. In the session's name is said what else the worker does: `deaf` reads nothing after its 101, `sink` reads
-    and says nothing, `pongs` says Pongs for ever. A plain request is answered, unless its path ends with /silent."""
+    and says nothing, `pongs` says Pongs for ever. Mux sockets of clients without a token are read. A plain request is answered, unless
+    its path ends with /silent."""
 
-    async def tunnel(reader, writer, path):
+    async def tunnel(reader, writer, path, named):
         while path.endswith("pongs"):
             writer.write(frame(PONG, b"none", masked=False) * 6000)
             await writer.drain()
         if path.endswith("deaf"):
             await asyncio.sleep(3600)
-        while not path.endswith("sink"):
+        if path.endswith("/mux") and named:
+            await answer_calls(reader, writer)
+        while not path.endswith(("sink", "/mux")):
             opcode, payload = await read_frame(reader)
             if opcode in (TEXT, BINARY):
                 writer.write(frame(opcode, payload, masked=False))
@@ -141,7 +161,7 @@ async def worker():
                     accept = accept_of(fields["sec-websocket-key"].encode()).decode()
                     resume = "Cell-Resume: 1; recv=0; next=1; buffer=1048576\r\n" if "cell-resume" in fields else ""
                     writer.write(f"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{resume}\r\n".encode())
-                    return await tunnel(reader, writer, path)
+                    return await tunnel(reader, writer, path, "authorization" in fields)
                 await reader.readexactly(int(fields.get("content-length", 0)))
                 if path.endswith("/silent"):
                     return await discard(reader)
@@ -155,11 +175,16 @@ async def worker():
 
 
 def destination():
-    """Echoes bytes; what is sent to `pour` of the two ports is answered with as much as the other side takes."""
+    """Echoes bytes; what is sent to `pour` of the two ports is answered with as much as the other side takes. A CONNECT, which only
+    a plain HAProxy passes on, is admitted first; one to a silent zone is not."""
 
     async def echo(reader, writer):
         try:
             first = await reader.read(1 << 16)
+            if first.startswith(b"CONNECT "):
+                admitted = b".silent.test" not in first
+                writer.write(b"HTTP/1.1 200 x\r\n\r\n" if admitted else b"HTTP/1.1 504 x\r\nContent-Length: 0\r\n\r\n")
+                first = await reader.read(1 << 16) if admitted else b""
             while first == b"pour":
                 writer.write(bytes(1 << 20))
                 await writer.drain()
