@@ -19,6 +19,7 @@ int ctl_status(int argc, char **argv);
 int ctl_token(int argc, char **argv);
 int ctl_top(int argc, char **argv);
 int ctl_tunnels(int argc, char **argv);
+int ctl_upgrade(int argc, char **argv);
 int ctl_wait(int argc, char **argv);
 
 #endif

@@ -21,6 +21,7 @@ static const struct {
     {"top", ctl_top, "tunnels, memory, redials and gaps of the relay, again and again"},
     {"kick", ctl_kick, "close one tunnel"},
     {"drain", ctl_drain, "end the relay's tunnels in good order"},
+    {"upgrade", ctl_upgrade, "replace the relay's program under open sockets"},
     {"wait", ctl_wait, "until a time has passed, or somebody has stopped listening: for hooks of a pod"},
     {"networks", ctl_networks, "the networks of workers, for HAProxy's workers.lst"},
     {"routes", ctl_routes, "the routes in force, as JSON"},

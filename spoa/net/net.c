@@ -121,6 +121,19 @@ const char *net_text(const struct net_address *address, char text[static NET_TEX
     return text;
 }
 
+bool net_same(const struct net_address *one, const struct net_address *other)
+{
+    if (one->any.sa_family != other->any.sa_family)
+        return false;
+    if (one->any.sa_family == AF_UNIX)
+        return strncmp(one->path.sun_path, other->path.sun_path, sizeof one->path.sun_path) == 0;
+    if (one->any.sa_family == AF_INET)
+        return one->ip4.sin_addr.s_addr == other->ip4.sin_addr.s_addr &&
+               (other->ip4.sin_port == 0 || one->ip4.sin_port == other->ip4.sin_port);
+    return memcmp(&one->ip6.sin6_addr, &other->ip6.sin6_addr, sizeof one->ip6.sin6_addr) == 0 &&
+           (other->ip6.sin6_port == 0 || one->ip6.sin6_port == other->ip6.sin6_port);
+}
+
 bool net_is_unix(const struct net_address *address)
 {
     return address->any.sa_family == AF_UNIX;
@@ -249,6 +262,9 @@ int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
 
 void net_unlisten(int fd)
 {
+    for (size_t i = 0; i < kept_count; i++)
+        if (kept[i].fd == fd && kept[i].taken)
+            return;
     struct net_address address;
     if (net_local(fd, &address) && net_is_unix(&address) && address.path.sun_path[0])
         unlink(address.path.sun_path);

@@ -35,6 +35,8 @@ bool net_parse(struct slice text, struct net_address *address, struct fail *why)
 void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address);
 /* The form that net_parse reads; returns text. */
 const char *net_text(const struct net_address *address, char text[static NET_TEXT]);
+/* Whether two addresses are the same socket's: family, address or path, and port; port 0 of the second one is any. */
+bool net_same(const struct net_address *one, const struct net_address *other);
 bool net_is_unix(const struct net_address *address);
 bool net_is_loopback(const struct net_address *address); /* 127.0.0.0/8 or ::1 */
 
@@ -44,7 +46,8 @@ int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
 /* Lets the next net_listen() of this address, in this process or in a clone of it, return fd in place of a new socket. fd comes
  * from net_listen, too. For NET_KEPT_MAX sockets; more are ignored. */
 void net_keep(const struct net_address *address, int fd);
-/* Closes a listener; the file of a Unix socket is removed first. */
+/* Closes a listener; the file of a Unix socket is removed first. A listener that net_listen() took from the kept ones stays open, and
+ * its file stays. */
 void net_unlisten(int fd);
 /* The address a socket is bound to. */
 bool net_local(int fd, struct net_address *address);

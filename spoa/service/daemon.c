@@ -39,12 +39,13 @@ static void print_help(const struct daemon_program *program, FILE *to)
             "  -h, --help    print this help\n"
             "%s\n"
             "SIGHUP reads the configuration again, SIGTERM drains, a second SIGTERM ends at once,\n"
-            "SIGUSR1 logs a summary. Keys of the configuration:\n\n",
+            "SIGUSR1 logs a summary.%s Keys of the configuration:\n\n",
             program->summary,
             program->has_keeper
                 ? "  --no-keeper   work in this process; else a process beside it keeps the sockets if this one dies\n"
                   "  --server-pid=FILE  the process id of the one that works, rewritten when another one takes over\n"
-                : "");
+                : "",
+            program->has_keeper ? " SIGUSR2 upgrades to the program at its path." : "");
     for (size_t i = 0; i < count; i++)
         if (is_own(program, table[i].key))
             options_help(to, &table[i], 1);
@@ -165,7 +166,7 @@ struct daemon_signals {
 
 static sigset_t awaited(void)
 {
-    static const int numbers[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
+    static const int numbers[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -187,6 +188,9 @@ static void on_signal(struct daemon_signals *signals, unsigned number)
         h->reload(h->context);
     } else if (number == SIGUSR1) {
         h->summary(h->context);
+    } else if (number == SIGUSR2) {
+        if (h->hand_over)
+            h->hand_over(h->context);
     } else if (signals->draining) {
         h->stop(h->context);
     } else {

@@ -44,6 +44,7 @@ struct daemon_handler {
     void (*drain)(void *context);   /* the first SIGTERM or SIGINT */
     void (*stop)(void *context);    /* the second */
     void (*summary)(void *context); /* SIGUSR1 */
+    void (*hand_over)(void *context); /* SIGUSR2, of the keeper's; NULL: it is ignored */
     void *context;
 };
 

@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -20,21 +22,35 @@
 
 #include "spoa/base/os/time.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/keeper_exec.h"
 #include "spoa/service/notify.h"
 
-enum { DEATHS_REMEMBERED = 64 };
+enum { DEATHS_REMEMBERED = 64, KEPT_MAX = KEEPER_LISTENERS_MAX + 8 };
+
+/* What on_ended and watch return beside an exit code. */
+enum { START_ANOTHER = -1 };
 
 struct keeper {
     const struct keeper_options *options;
     int signals;    /* a signalfd */
     int channel[2]; /* a pipe: the server writes, the keeper reads */
     pid_t self, server;
-    bool ready;                /* some server has been ready */
-    bool stopping;             /* the service manager or an operator has asked for the end */
+    bool ready;    /* some server has been ready */
+    bool stopping; /* the service manager or an operator has asked for the end */
+    int program;   /* an upgrade to this program is under way; -1: none is */
+    int old; /* the program before, which is executed again if no server gets ready; -1: there is none */
+    uint64_t deadline;         /* when the upgrade has taken too long; UINT64_MAX: none is under way */
     struct keeper_server next; /* what the next server is told */
     unsigned deaths_count;
     uint64_t deaths[DEATHS_REMEMBERED]; /* a ring: when servers died, in µs of CLOCK_MONOTONIC */
 };
+
+static uint64_t clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec / 1000;
+}
 
 /* ---- messages ---- */
 
@@ -43,7 +59,7 @@ static void say(const struct keeper *k, const char *level, const char *message, 
 {
     struct timespec now;
     struct tm utc;
-    char line[512], at[32];
+    char line[1024], at[32];
 
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
@@ -101,9 +117,10 @@ static _Noreturn void serve(const struct keeper *k)
     exit(w.exit_code);
 }
 
-static pid_t clone_server(const struct keeper *k)
+static pid_t clone_server(struct keeper *k)
 {
     fflush(NULL); /* else both processes would write what is buffered */
+    atomic_store(&k->next.board->images, -1);
     pid_t pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_FILES | SIGCHLD), NULL, NULL, NULL, 0UL);
     if (pid == 0)
         serve(k);
@@ -112,14 +129,19 @@ static pid_t clone_server(const struct keeper *k)
 
 /* ---- the table of descriptors ---- */
 
-static bool is_kept(const struct keeper *k, int fd)
+/* Lists the keeper's own descriptors; returns how many there are. */
+static size_t list_kept(const struct keeper *k, int kept[static KEPT_MAX])
 {
-    if (fd == k->signals || fd == k->channel[0] || fd == k->channel[1] || fd == notify_descriptor())
-        return true;
-    for (size_t i = 0; i < k->options->kept_count; i++)
-        if (fd == k->options->kept[i])
-            return true;
-    return false;
+    const struct keeper_handover *h = k->options->handover;
+    const int own[] = {k->signals, k->channel[0], k->channel[1], notify_descriptor(), k->program, k->old};
+    size_t count = 0;
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i] > STDERR_FILENO)
+            kept[count++] = own[i];
+    for (size_t i = 0; i < h->listeners_count; i++)
+        kept[count++] = h->listeners[i];
+    return count;
 }
 
 static void close_between(unsigned first, unsigned last)
@@ -134,32 +156,101 @@ static void close_between(unsigned first, unsigned last)
         close((int)fd);
 }
 
-/* Closes what a dead server has left in the shared table. The keeper has opened what it keeps at its start, so those numbers
- * are low. */
-static void sweep(const struct keeper *k)
+/* Closes what a dead server has left in the shared table: what lies between the keeper's own descriptors. */
+static void sweep(struct keeper *k)
 {
-    unsigned first = STDERR_FILENO + 1, highest = first;
+    int kept[KEPT_MAX];
+    size_t count = list_kept(k, kept);
+    unsigned first = STDERR_FILENO + 1;
 
-    for (size_t i = 0; i < k->options->kept_count; i++)
-        highest = (unsigned)k->options->kept[i] > highest ? (unsigned)k->options->kept[i] : highest;
-    for (const int *fd = (const int[]){k->signals, k->channel[0], k->channel[1], -1}; *fd >= 0; fd++)
-        highest = (unsigned)*fd > highest ? (unsigned)*fd : highest;
-    if (notify_descriptor() > (int)highest)
-        highest = (unsigned)notify_descriptor();
-    for (unsigned fd = first; fd <= highest; fd++)
-        if (!is_kept(k, (int)fd))
-            close((int)fd);
-    close_between(highest + 1, UINT32_MAX);
+    for (;;) {
+        unsigned nearest = UINT32_MAX;
+        for (size_t i = 0; i < count; i++)
+            if ((unsigned)kept[i] >= first && (unsigned)kept[i] < nearest)
+                nearest = (unsigned)kept[i];
+        if (nearest > first)
+            close_between(first, nearest == UINT32_MAX ? nearest : nearest - 1);
+        if (nearest == UINT32_MAX)
+            break;
+        first = nearest + 1;
+    }
+    k->next.images = -1;
+}
+
+/* ---- upgrades ---- */
+
+static struct keeper_handover handover_of(const struct keeper *k, int images, int old)
+{
+    struct keeper_handover h = *k->options->handover;
+
+    h.images = images;
+    h.old = old;
+    memcpy(h.deaths, k->next.deaths, sizeof h.deaths);
+    memcpy(h.upgrades, k->next.upgrades, sizeof h.upgrades);
+    h.upgrades[KEEPER_NOT_UPGRADED] += atomic_load(&k->next.board->refused);
+    return h;
+}
+
+static void refuse_upgrade(struct keeper *k, const char *why)
+{
+    struct keeper_board *board = k->next.board;
+
+    if (k->program >= 0)
+        close(k->program);
+    k->program = -1;
+    k->deadline = UINT64_MAX;
+    snprintf(board->why, sizeof board->why, "%s", why);
+    atomic_fetch_add(&board->refused, 1);
+    say(k, "error", "not upgraded", "");
+    say(k, "error", why, "");
+}
+
+/* Checks the new program, and asks the server to hand over. */
+static void begin_upgrade(struct keeper *k, bool same)
+{
+    struct fail why;
+
+    if (k->program >= 0 || k->old >= 0 || k->stopping)
+        return; /* one at a time */
+    k->program = keeper_exec_open(same, &why);
+    if (k->program < 0 || !keeper_exec_check(k->program, k->options->argv, &why)) {
+        refuse_upgrade(k, why.text);
+        return;
+    }
+    say(k, "info", "upgrading", "");
+    k->deadline = clock_now() + k->options->patience;
+    (void)kill(k->server, SIGUSR2);
+}
+
+/* The server has written what the next one needs. Does not return, unless the new program cannot be executed: then this program
+ * starts the next server. */
+static void finish_upgrade(struct keeper *k)
+{
+    struct fail why;
+    int images = atomic_load(&k->next.board->images);
+    struct keeper_handover h = handover_of(k, images, keeper_exec_open(true, &why));
+
+    keeper_exec(k->program, k->options->argv, &h, &why);
+    if (h.old >= 0)
+        close(h.old);
+    refuse_upgrade(k, why.text);
+    k->next.images = images;
+}
+
+/* The new program, which this is, gets no server ready. Does not return, unless the old program cannot be executed. */
+static void go_back(struct keeper *k)
+{
+    struct fail why;
+    struct keeper_handover h = handover_of(k, k->next.images, -1);
+
+    h.upgrades[KEEPER_NOT_UPGRADED]++;
+    h.upgrades[KEEPER_UPGRADED]--;
+    say(k, "error", "no server of the new program gets ready: going back to the old one", "");
+    keeper_exec(k->old, k->options->argv, &h, &why);
+    say(k, "error", why.text, "");
 }
 
 /* ---- deaths ---- */
-
-static uint64_t clock_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec / 1000;
-}
 
 /* Notes a death and returns whether more than options.restarts servers have died within a minute. */
 static bool too_many(struct keeper *k)
@@ -172,29 +263,52 @@ static bool too_many(struct keeper *k)
     return within > k->options->restarts;
 }
 
-/* Returns the exit code of the keeper, or -1 if another server is to be started. */
+/* A server that is not ready yet has died, or exited. */
+static int on_stillborn(struct keeper *k, int exit_code)
+{
+    if (k->old >= 0)
+        go_back(k);
+    if (k->next.images < 0)
+        return exit_code;
+    /* what was handed over may be what kills it: the next server starts from nothing */
+    say(k, "error", "the server did not get ready with what was handed over to it", "");
+    sweep(k);
+    return START_ANOTHER;
+}
+
+/* Returns the exit code of the keeper, or START_ANOTHER. */
 static int on_ended(struct keeper *k, int status)
 {
+    bool exited = WIFEXITED(status);
+    int exit_code = exited ? WEXITSTATUS(status) : DAEMON_FAILED;
     char more[64];
 
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
-    k->next.deaths[WTERMSIG(status) == SIGKILL ? KEEPER_KILLED : KEEPER_CRASHED]++;
-    snprintf(more, sizeof more, " signal=%d", WTERMSIG(status));
+    if (exited && exit_code == KEEPER_HANDED_OVER && k->program >= 0) {
+        finish_upgrade(k);
+        return START_ANOTHER;
+    }
+    if (exited && k->ready)
+        return exit_code;
+    snprintf(more, sizeof more, exited ? " status=%d" : " signal=%d", exited ? exit_code : WTERMSIG(status));
+    if (!exited)
+        k->next.deaths[WTERMSIG(status) == SIGKILL ? KEEPER_KILLED : KEEPER_CRASHED]++;
     if (k->stopping) {
         say(k, "error", "the server was killed while it stopped", more);
         return DAEMON_FAILED;
     }
     if (!k->ready) {
-        say(k, "error", "the server died before it was ready", more);
-        return DAEMON_FAILED;
+        say(k, "error", "the server ended before it was ready", more);
+        return on_stillborn(k, exit_code);
     }
+    if (k->program >= 0)
+        refuse_upgrade(k, "the server died before it had handed over");
     if (too_many(k)) {
         say(k, "error", "the server dies over and over, giving up", more);
         return DAEMON_FAILED;
     }
     say(k, "error", "the server died, starting another one", more);
-    return -1;
+    sweep(k);
+    return START_ANOTHER;
 }
 
 /* ---- signals and words ---- */
@@ -206,9 +320,28 @@ static void pass_on(struct keeper *k)
     while (read(k->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD)
             continue;
+        if (info.ssi_signo == SIGUSR2) {
+            begin_upgrade(k, false);
+            continue;
+        }
         k->stopping |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
         (void)kill(k->server, (int)info.ssi_signo);
     }
+}
+
+static void on_ready(struct keeper *k)
+{
+    k->ready = true;
+    if (k->old >= 0) {
+        close(k->old);
+        k->old = -1;
+        k->deadline = UINT64_MAX;
+        say(k, "info", "upgraded", "");
+    }
+    if (k->next.images >= 0)
+        close(k->next.images); /* for the server, too, which has read it */
+    k->next.images = -1;
+    (void)notify_ready("ready");
 }
 
 /* The server says no more than a byte: it may have been taken over, and the service manager would believe any text. */
@@ -218,8 +351,7 @@ static void hear(struct keeper *k)
 
     while (read(k->channel[0], &word, 1) == 1) {
         if (word == KEEPER_READY) {
-            k->ready = true;
-            (void)notify_ready("ready");
+            on_ready(k);
         } else if (word == KEEPER_RELOADING) {
             (void)notify_reloading();
         } else if (word == KEEPER_RELOADED) {
@@ -227,8 +359,20 @@ static void hear(struct keeper *k)
         } else if (word == KEEPER_STOPPING) {
             k->stopping = true;
             (void)notify_stopping("draining");
+        } else if (word == KEEPER_UPGRADE || word == KEEPER_SAME) {
+            begin_upgrade(k, word == KEEPER_SAME);
         }
     }
+}
+
+/* How long to wait for an event, in ms; -1: without an end. */
+static int wait_time(const struct keeper *k)
+{
+    uint64_t now = clock_now();
+
+    if (k->deadline == UINT64_MAX)
+        return -1;
+    return k->deadline <= now ? 0 : (int)((k->deadline - now) / 1000 + 1);
 }
 
 /* Waits until the server has ended; returns as on_ended. */
@@ -238,12 +382,16 @@ static int watch(struct keeper *k)
     int status;
 
     for (;;) {
-        (void)poll(waited, sizeof waited / sizeof *waited, -1);
+        (void)poll(waited, sizeof waited / sizeof *waited, wait_time(k));
         hear(k);
         pass_on(k);
         if (waitpid(k->server, &status, WNOHANG) == k->server) {
             hear(k);
             return on_ended(k, status);
+        }
+        if (k->deadline <= clock_now()) {
+            k->deadline = UINT64_MAX;
+            (void)kill(k->server, SIGKILL); /* its end is handled as a death */
         }
     }
 }
@@ -252,17 +400,30 @@ static int watch(struct keeper *k)
 
 static bool open_keeper(struct keeper *k, struct fail *why)
 {
+    const struct keeper_handover *h = k->options->handover;
     sigset_t set;
 
     sigemptyset(&set);
-    for (const int *number = (const int[]){SIGHUP, SIGUSR1, SIGTERM, SIGINT, SIGCHLD, 0}; *number; number++)
+    for (const int *number = (const int[]){SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGCHLD, 0}; *number;
+         number++)
         sigaddset(&set, *number);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     k->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (k->signals < 0 || pipe2(k->channel, O_NONBLOCK | O_CLOEXEC) != 0)
+    k->next.board =
+        mmap(NULL, sizeof *k->next.board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (k->signals < 0 || k->next.board == MAP_FAILED || pipe2(k->channel, O_NONBLOCK | O_CLOEXEC) != 0)
         return fail(why, "cannot watch the server: %s", strerror(errno));
+    memcpy(k->next.deaths, h->deaths, sizeof h->deaths);
+    memcpy(k->next.upgrades, h->upgrades, sizeof h->upgrades);
     k->next.channel = k->channel[1];
+    k->next.images = h->images;
     k->self = getpid();
+    if (k->old >= 0) { /* this program is new, and has to show that it can serve */
+        k->next.upgrades[KEEPER_UPGRADED]++;
+        k->deadline = clock_now() + k->options->patience;
+    }
+    /* a program that was executed by its descriptor is called by its number */
+    (void)prctl(PR_SET_NAME, k->options->name);
     return notify_open(why);
 }
 
@@ -275,26 +436,30 @@ static void close_keeper(struct keeper *k)
 
 int keeper_run(const struct keeper_options *options, struct fail *why)
 {
-    struct keeper k = {.options = options, .signals = -1, .channel = {-1, -1}};
-    int exit_code = -1;
+    struct keeper k = {.options = options,
+                       .signals = -1,
+                       .channel = {-1, -1},
+                       .program = -1,
+                       .old = options->handover->old,
+                       .deadline = UINT64_MAX};
+    int exit_code = START_ANOTHER;
 
     if (!open_keeper(&k, why)) {
         close_keeper(&k);
         return -1;
     }
-    while (exit_code < 0) {
+    while (exit_code == START_ANOTHER) {
         k.server = clone_server(&k);
         if (k.server < 0) {
             fail(why, "cannot clone a server: %s", strerror(errno));
-            exit_code = k.deaths_count ? DAEMON_FAILED : -1;
-            if (k.deaths_count)
-                say(&k, "error", why->text, "");
+            if (k.deaths_count == 0)
+                break;
+            say(&k, "error", why->text, "");
+            exit_code = DAEMON_FAILED;
             break;
         }
         write_pid(&k);
         exit_code = watch(&k);
-        if (exit_code < 0)
-            sweep(&k);
     }
     close_keeper(&k);
     return exit_code;

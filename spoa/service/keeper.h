@@ -7,42 +7,62 @@
  * which the keeper starts at once. The keeper reads nothing that a peer has sent. It has one thread and waits for signals:
  *
  *   SIGHUP, SIGUSR1, SIGTERM, SIGINT   are passed on to the server
+ *   SIGUSR2                            asks for an upgrade
  *   SIGCHLD                            the server has ended: another one is started, or the keeper ends with its exit code
  *
  * The server dies with the keeper (PR_SET_PDEATHSIG).
+ *
+ * An upgrade: the keeper checks the program at its own path (`-t`) and sends SIGUSR2 to the server. The server writes what the next
+ * server needs into a memory file and exits with KEEPER_HANDED_OVER. The keeper executes the new program with the same descriptors
+ * (keeper_exec.h). If the new server is not ready in time, the keeper executes the old program again, with the same memory file.
  */
 #ifndef CELLGATE_SERVICE_KEEPER_H
 #define CELLGATE_SERVICE_KEEPER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "spoa/base/os/fail.h"
+#include "spoa/service/keeper_exec.h"
 
 /* What a server tells its keeper, one byte each, through keeper_server.channel. */
-enum keeper_word { KEEPER_READY = 'r', KEEPER_RELOADING = 'l', KEEPER_RELOADED = 'R', KEEPER_STOPPING = 's' };
+enum keeper_word {
+    KEEPER_READY = 'r',
+    KEEPER_RELOADING = 'l',
+    KEEPER_RELOADED = 'R',
+    KEEPER_STOPPING = 's',
+    KEEPER_UPGRADE = 'u', /* an operator asks for an upgrade */
+    KEEPER_SAME = 'U',    /* the same, to the program that runs: it applies what is read at the start alone */
+};
 
-/* Why a server died. */
-enum keeper_cause {
-    KEEPER_KILLED,  /* by SIGKILL: an operator, or the kernel for want of memory */
-    KEEPER_CRASHED, /* by any other signal */
-    KEEPER_CAUSES,
+/* The exit code of a server that has handed over. */
+enum { KEEPER_HANDED_OVER = 75 };
+
+/* A page of memory that keeper and server share. */
+struct keeper_board {
+    _Atomic int images;       /* by the server: its memory file, when it hands over; -1: it has none */
+    _Atomic unsigned refused; /* by the keeper: the number of upgrades that were asked for and not begun */
+    char why[256];            /* by the keeper: why the last upgrade was not done; empty: there was none */
 };
 
 /* What a server knows of its keeper. */
 struct keeper_server {
-    int channel; /* write end: enum keeper_word */
-    unsigned deaths
-        [KEEPER_CAUSES]; /* the number of servers that have died before this one, by enum keeper_cause */
+    int channel; /* write end of a pipe: enum keeper_word */
+    int images;  /* what the server before has handed over; -1: nothing */
+    struct keeper_board *board;
+    unsigned deaths[KEEPER_CAUSES];     /* the number of servers that have died before this one */
+    unsigned upgrades[KEEPER_OUTCOMES]; /* the number of upgrades before this server */
 };
 
 struct keeper_options {
     const char *name;     /* of the daemon, for messages */
+    char *const *argv;    /* the program's arguments */
     const char *pid_file; /* gets the server's process id, each time; NULL: none */
     unsigned restarts;    /* how many servers may die within a minute before the keeper gives up */
-    const int *kept;      /* descriptors that every server gets, beside 0, 1 and 2: listening sockets */
-    size_t kept_count;
-    /* The server's work, on a thread of its own; returns the exit code. An exit code ends the keeper, too. */
+    uint64_t patience;    /* how long an upgrade may take, in µs */
+    /* Listening sockets, which every server gets, and what the program before has handed over. */
+    const struct keeper_handover *handover;
+    /* The server's work, on a thread of its own; returns the exit code. An exit code but KEEPER_HANDED_OVER ends the keeper, too. */
     int (*serve)(void *context, const struct keeper_server *server);
     void *context;
 };

@@ -53,7 +53,7 @@ struct settings_relay {
     /* 0: no limit, -1: a part of all */
     int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token, max_egress, mux_requests;
     int64_t drain;
-    int64_t max_restarts;
+    int64_t max_restarts, upgrade_timeout;
 };
 
 /* Where sandboxes in use are reported. */

@@ -267,6 +267,8 @@ static const struct option keys[] = {
      "time over which a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
     {"relay.max_restarts", OPTION_INT, AT(relay.max_restarts), "5",
      "servers of the relay that may die within a minute before its keeper gives up", RANGE(0, 60)},
+    {"relay.upgrade_timeout", OPTION_DURATION, AT(relay.upgrade_timeout), "10s",
+     "how long the new program may take to serve before the old one goes on", RANGE(100, MINUTES(5))},
 
     {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
      "the Redis of a control plane, told which sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "

@@ -10,6 +10,7 @@
  *   FAULT_MAPS=FILE   the same of memory that is asked of the kernel, but that what is there is counted in bytes
  *   FAULT_FILES=FILE  the same of descriptors: EMFILE
  *   FAULT_WATCHES=FILE the same of what epoll is to watch: ENOSPC
+ *   FAULT_THREAD=HOW  who starts a thread exits, hangs or crashes instead; a program that this one executes does so no more
  *   FAULT_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
@@ -17,13 +18,16 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <pty.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
@@ -194,8 +198,34 @@ static void *map_file(const char *name, size_t size)
     return map == MAP_FAILED ? NULL : map;
 }
 
+static const char *instead_of_thread;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    real = real ? real : (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))next("pthread_create");
+    if (!instead_of_thread)
+        return real(thread, attributes, run, context);
+    if (strcmp(instead_of_thread, "hang") == 0)
+        pause();
+    if (strcmp(instead_of_thread, "crash") == 0)
+        kill(getpid(), SIGSEGV);
+    _exit(3);
+}
+
+static void take_thread(void)
+{
+    const char *how = getenv("FAULT_THREAD");
+    if (!how)
+        return;
+    instead_of_thread = strdup(how);
+    unsetenv("FAULT_THREAD");
+    unsetenv("LD_PRELOAD");
+}
+
 __attribute__((constructor)) static void map_all(void)
 {
+    take_thread();
     /* not in force yet: the next ones take a descriptor */
     struct counted *files = map_file(getenv("FAULT_FILES"), sizeof *files);
     struct counted *mapped = map_file(getenv("FAULT_MAPS"), sizeof *mapped);

@@ -173,7 +173,7 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start_agent(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
                         struct fail *why)
 {
-    const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
+    const struct daemon_handler signals = {.reload = on_reload, .drain = on_drain, .stop = on_stop, .summary = on_summary, .context = p};
     const struct agent_options options = {.loop = p->loop,
                                           .log = p->log,
                                           .audit = p->audit,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cellgate-relay: command line, keeper, signals, admin listener. What the relay does for tunnels starts in relay.c. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "spoa/relay/serve/views.h"
 #include "spoa/service/daemon.h"
 #include "spoa/service/keeper.h"
+#include "spoa/service/keeper_exec.h"
 #include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
 #include "spoa/service/seccomp.h"
@@ -21,6 +23,7 @@ static const struct daemon_program program = {
 
 struct process {
     const struct keeper_server *keeper; /* NULL: the process has none */
+    bool hands_over;
     struct loop *loop;
     struct log *log;
     struct relay *relay;
@@ -68,6 +71,14 @@ static void on_stop(void *context)
     loop_stop(((struct process *)context)->loop);
 }
 
+static void on_hand_over(void *context)
+{
+    struct process *p = context;
+    p->hands_over = p->keeper != NULL;
+    if (p->hands_over)
+        loop_stop(p->loop);
+}
+
 static void on_summary(void *context)
 {
     relay_log_summary(((struct process *)context)->relay);
@@ -106,8 +117,13 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start(struct process *p, const struct daemon_arguments *arguments,
                   const struct settings *settings, struct fail *why)
 {
-    static const int calls[] = {SYS_splice};
-    const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
+    static const int calls[] = {SYS_splice, SYS_memfd_create};
+    const struct daemon_handler signals = {.reload = on_reload,
+                                           .drain = on_drain,
+                                           .stop = on_stop,
+                                           .summary = on_summary,
+                                           .hand_over = on_hand_over,
+                                           .context = p};
     const struct relay_options options = {.loop = p->loop,
                                           .log = p->log,
                                           .config = arguments->path,
@@ -121,7 +137,8 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
         !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
-    return p->relay && seccomp_confine((enum seccomp_mode)settings->seccomp, calls, 1, why);
+    return p->relay &&
+           seccomp_confine((enum seccomp_mode)settings->seccomp, calls, sizeof calls / sizeof *calls, why);
 }
 
 static void finish(struct process *p)
@@ -177,55 +194,91 @@ static int work(void *context, const struct keeper_server *keeper)
         tell(&p, KEEPER_READY);
         loop_run(p.loop);
     }
+    if (p.hands_over)
+        atomic_store(&keeper->board->images, relay_hand_over(p.relay));
     finish(&p);
     if (!started)
         fprintf(stderr, "%s: %s\n", program.name, why.text);
-    return started ? DAEMON_OK : DAEMON_FAILED;
+    return !started ? DAEMON_FAILED : p.hands_over ? KEEPER_HANDED_OVER : DAEMON_OK;
 }
 
-/* Opens the listeners in this process, so that they outlive a server. Returns how many, or -1 with *why. */
-static int listen_for_servers(const struct settings_relay *s, int listeners[static NET_KEPT_MAX],
-                              struct fail *why)
+/* Returns a listener that the program before has handed over and that listens at this address, or -1. */
+static int inherited(const struct keeper_handover *taken, const struct net_address *address)
+{
+    struct net_address local;
+
+    for (size_t i = 0; i < taken->listeners_count; i++)
+        if (net_local(taken->listeners[i], &local) && net_same(&local, address))
+            return taken->listeners[i];
+    return -1;
+}
+
+/* Opens the listeners in this process, so that they outlive a server, or takes those of the program before. */
+static bool listen_for_servers(const struct settings_relay *s, struct keeper_handover *handover,
+                               struct fail *why)
 {
     const struct {
         const struct net_address *address;
         mode_t mode;
     } wanted[] = {{&s->listen, 0660}, {&s->admin, 0600}, {&s->control, 0600}, {&s->monitor, 0660}};
-    int count = 0;
+    const struct keeper_handover taken = *handover;
 
+    handover->listeners_count = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (wanted[i].address->len == 0)
             continue;
-        listeners[count] = net_listen(wanted[i].address, wanted[i].mode, why);
-        if (listeners[count] < 0)
-            return -1;
-        net_keep(wanted[i].address, listeners[count++]);
+        int fd = inherited(&taken, wanted[i].address);
+        fd = fd >= 0 ? fd : net_listen(wanted[i].address, wanted[i].mode, why);
+        if (fd < 0)
+            return false;
+        net_keep(wanted[i].address, fd);
+        handover->listeners[handover->listeners_count++] = fd;
     }
-    return count;
+    return true;
 }
 
-static int keep(struct job *job)
+/* This program cannot start. If it is the new one of an upgrade, the process becomes the old one again. */
+static int give_up(const struct keeper_handover *handover, char *const argv[], const char *text)
 {
-    int listeners[NET_KEPT_MAX];
+    struct keeper_handover h = *handover;
     struct fail why;
-    int count = notify_open(&why) ? listen_for_servers(&job->settings->relay, listeners, &why) : -1;
-    const struct keeper_options options = {.name = "cellgate-relay",
+
+    fprintf(stderr, "%s\n", text);
+    if (h.old < 0)
+        return DAEMON_FAILED;
+    h.old = -1;
+    h.upgrades[KEEPER_NOT_UPGRADED]++;
+    keeper_exec(handover->old, argv, &h, &why);
+    fprintf(stderr, "%s: %s\n", program.name, why.text);
+    return DAEMON_FAILED;
+}
+
+static int keep(struct job *job, struct keeper_handover *handover, char *const argv[])
+{
+    struct fail why, named;
+    const struct keeper_options options = {.name = program.name,
+                                           .argv = argv,
                                            .pid_file = job->arguments->server_pid,
                                            .restarts = (unsigned)job->settings->relay.max_restarts,
-                                           .kept = listeners,
-                                           .kept_count = (size_t)count,
+                                           .patience =
+                                               (uint64_t)job->settings->relay.upgrade_timeout * MILLISECOND,
+                                           .handover = handover,
                                            .serve = work,
                                            .context = job};
+    const struct keeper_handover taken = *handover;
 
-    if (count < 0) {
-        fprintf(stderr, "%s: %s\n", program.name, why.text);
-        return DAEMON_FAILED;
+    if (!notify_open(&why) || !listen_for_servers(&job->settings->relay, handover, &why)) {
+        fail(&named, "%s: %s", program.name, why.text);
+        return give_up(&taken, argv, named.text);
     }
     int exit_code = keeper_run(&options, &why);
-    if (exit_code >= 0)
-        return exit_code;
-    fprintf(stderr, "%s: works without a keeper: %s\n", program.name, why.text);
-    return work(job, NULL);
+    if (exit_code < 0) {
+        fprintf(stderr, "%s: works without a keeper: %s\n", program.name, why.text);
+        exit_code = work(job, NULL);
+    }
+    for (size_t i = 0; i < handover->listeners_count; i++)
+        net_unlisten(handover->listeners[i]);
+    return exit_code;
 }
 
 int main(int argc, char **argv)
@@ -236,17 +289,17 @@ int main(int argc, char **argv)
 
     if (!daemon_arguments(&program, argc, argv, &arguments, stdout, stderr, &exit_code))
         return exit_code;
+    struct keeper_handover handover;
     struct settings *settings = NULL;
+    (void)keeper_exec_taken(&handover);
     if (openssl_memory_begin(&why))
         settings = settings_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
-    if (!settings) {
-        fprintf(stderr, "%s\n", why.text);
-        return DAEMON_FAILED;
-    }
+    if (!settings)
+        return give_up(&handover, argv, why.text);
     if (!arguments.check) {
         struct job job = {&arguments, settings};
         daemon_signals_block();
-        return arguments.no_keeper ? work(&job, NULL) : keep(&job);
+        return arguments.no_keeper ? work(&job, NULL) : keep(&job, &handover, argv);
     }
     settings_print_warnings(settings, stderr);
     settings_free(settings);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/serve/relay.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "spoa/base/json/json_write.h"
 #include "spoa/base/os/file.h"
@@ -135,11 +139,13 @@ static void note_settings(struct relay *r, const struct limits_settings *limits)
     metrics_set(r->shard, METRIC_RELOADED_AT, METRIC_PLAIN, time(NULL));
 }
 
-/* Each server starts its counters anew but this one, which the keeper remembers. */
+/* Each server starts its counters anew but these, which the keeper remembers. */
 static void note_deaths(struct relay *r, const struct keeper_server *keeper)
 {
     for (unsigned cause = 0; keeper && cause < KEEPER_CAUSES; cause++)
         metrics_add(r->shard, METRIC_SERVER_RESTARTS, METRIC_INDEX(cause), keeper->deaths[cause]);
+    for (unsigned outcome = 0; keeper && outcome < KEEPER_OUTCOMES; outcome++)
+        metrics_add(r->shard, METRIC_UPGRADES, METRIC_INDEX(outcome), keeper->upgrades[outcome]);
 }
 
 static void sample(void *owner);
@@ -187,6 +193,19 @@ struct relay *relay_start(const struct relay_options *options, const struct sett
         return r;
     relay_stop(r);
     return NULL;
+}
+
+int relay_hand_over(struct relay *r)
+{
+    const struct keeper_images head = {KEEPER_IMAGES, 0};
+    int images = memfd_create("cellgate tunnels", MFD_CLOEXEC);
+
+    (void)r;
+    if (images >= 0 && write(images, &head, sizeof head) == (ssize_t)sizeof head)
+        return images;
+    if (images >= 0)
+        close(images);
+    return -1;
 }
 
 void relay_stop(struct relay *r)
@@ -247,6 +266,14 @@ void relay_drain(struct relay *r)
     r->draining = true;
     each_thread(r, drain_thread, NULL);
     loop_timer_set(&r->drained, DRAINED_EVERY);
+}
+
+bool relay_upgrade(struct relay *r, bool same)
+{
+    if (!r->options.keeper)
+        return false;
+    keeper_tell(r->options.keeper, same ? KEEPER_SAME : KEEPER_UPGRADE);
+    return true;
 }
 
 bool relay_ready(const struct relay *r, const char **why)
@@ -367,6 +394,23 @@ bool relay_write_metrics(struct relay *r, struct buffer *to)
     metrics_set(r->shard, METRIC_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(r->options.log));
     metrics_set(r->shard, METRIC_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(r->options.log));
     return metrics_write(relay_metrics_metrics(r->metrics), to) && process_metrics_write("relay", to);
+}
+
+bool relay_write_keeper(struct relay *r, struct buffer *to)
+{
+    const struct keeper_server *k = r->options.keeper;
+    char why[sizeof k->board->why] = "";
+
+    if (k)
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, k->board->why);
+    return json_write(to,
+                      ",\"version\":\"%s\",\"keeper\":%s,\"pid\":%d,\"deaths\":%u,\"upgraded\":%u,"
+                      "\"refused\":%u,\"why\":",
+                      CELLGATE_VERSION, k ? "true" : "false", (int)getpid(),
+                      k ? k->deaths[KEEPER_KILLED] + k->deaths[KEEPER_CRASHED] : 0,
+                      k ? k->upgrades[KEEPER_UPGRADED] : 0,
+                      k ? k->upgrades[KEEPER_NOT_UPGRADED] + atomic_load(&k->board->refused) : 0) &&
+           json_write_text(to, slice_text(why));
 }
 
 struct listing {

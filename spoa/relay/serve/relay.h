@@ -19,8 +19,8 @@ struct relay_options {
     const char *config; /* for a reload */
     const char *const *overrides;
     size_t override_count;
-    const struct keeper_server *keeper; /* NULL: the process has none; used during relay_start alone */
-    void (*drained)(void *context); /* once, when the last tunnel has gone after relay_drain */
+    const struct keeper_server *keeper; /* NULL: the process has none; outlives the relay */
+    void (*drained)(void *context);     /* once, when the last tunnel has gone after relay_drain */
     void *context;
 };
 
@@ -28,9 +28,14 @@ struct relay_options {
  */
 struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
                           struct fail *why);
+/* Writes what the next server needs into a memory file (keeper_exec.h), and returns it, or -1 if memory is short. Only relay_stop may
+ * follow. */
+int relay_hand_over(struct relay *relay);
 /* Ends all tunnels at once. NULL is fine. */
 void relay_stop(struct relay *relay);
 void relay_drain(struct relay *relay);
+/* Asks the keeper for an upgrade. Returns false if there is no keeper. */
+bool relay_upgrade(struct relay *relay, bool same);
 /* Reads the configuration again; a bad one leaves the running one in force and is logged. Sockets, threads,
  * admin listeners and `buffer` stay as they were at the start. */
 void relay_reload(struct relay *relay);
@@ -43,6 +48,8 @@ void relay_log_summary(struct relay *relay);
 bool relay_write_metrics(struct relay *relay, struct buffer *to);
 /* "tunnels":[...], a member of an object: of one sandbox, or of all if it is absent. */
 bool relay_write_tunnels(struct relay *relay, struct slice sandbox, struct buffer *to);
+/* Members of an object, each after a comma: what the keeper has done. */
+bool relay_write_keeper(struct relay *relay, struct buffer *to);
 /* What the live page shows: now, and samples of the last minutes. */
 bool relay_write_stats(struct relay *relay, struct buffer *to);
 /* Members of an object: the state, and what top.h has. */

@@ -184,12 +184,35 @@ static bool command_status(void *context, const struct json *doc, const json_nod
            fail(why, "the answer is too large");
 }
 
+/* Asks the keeper, which does it or says later why not. */
+static bool command_upgrade(void *context, const struct json *doc, const json_node *request,
+                            struct buffer *members, struct fail *why)
+{
+    struct relay *relay = relay_of(context);
+    bool same = false;
+    (void)doc, (void)members;
+    if (!relay)
+        return fail(why, "the relay is starting");
+    (void)json_bool(json_member(request, "same"), &same);
+    return relay_upgrade(relay, same) || fail(why, "the relay has no keeper (--no-keeper): restart it");
+}
+
+static bool command_keeper(void *context, const struct json *doc, const json_node *request,
+                           struct buffer *members, struct fail *why)
+{
+    struct relay *relay = relay_of(context);
+    (void)doc, (void)request;
+    if (!relay)
+        return fail(why, "the relay is starting");
+    return relay_write_keeper(relay, members) || fail(why, "the answer is too large");
+}
+
 void views_commands(struct control_command commands[static VIEWS_COMMANDS], struct relay **relay)
 {
-    const struct control_command all[VIEWS_COMMANDS] = {{"drain", command_drain, relay},
-                                                        {"kick", command_kick, relay},
-                                                        {"list", command_list, relay},
-                                                        {"status", command_status, relay},
-                                                        {"top", command_top, relay}};
+    const struct control_command all[VIEWS_COMMANDS] = {
+        {"drain", command_drain, relay},     {"keeper", command_keeper, relay},
+        {"upgrade", command_upgrade, relay}, {"kick", command_kick, relay},
+        {"list", command_list, relay},       {"status", command_status, relay},
+        {"top", command_top, relay}};
     memcpy(commands, all, sizeof all);
 }

@@ -7,11 +7,11 @@
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"
 
-enum { VIEWS_PAGES = 9, VIEWS_COMMANDS = 5 };
+enum { VIEWS_PAGES = 9, VIEWS_COMMANDS = 7 };
 
 /* The address of the relay's pointer is kept: pages say 503 while it is NULL. */
 void views_pages(struct admin_page pages[static VIEWS_PAGES], struct relay **relay);
-/* drain; kick {"id"}; list {"sandbox"}; status; top {"sort", "rows", "filter"}, all texts */
+/* drain; keeper; upgrade {"same"}; kick {"id"}; list {"sandbox"}; status; top {"sort", "rows", "filter"}, all texts */
 void views_commands(struct control_command commands[static VIEWS_COMMANDS], struct relay **relay);
 
 #endif

@@ -29,6 +29,7 @@ static const char *const mux_leg_outcomes[] = {"lost", "resumed", "refused", NUL
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
+static const char *const upgrade_outcomes[] = {"done", "failed", NULL}; /* enum keeper_outcome */
 static const char *const server_deaths[] = {"killed", "crashed", NULL}; /* enum keeper_cause */
 static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
 /* As far as the longest move takes; `make run` loses and finds a worker in a few milliseconds. */
@@ -169,6 +170,10 @@ static const struct metric families[METRIC_FAMILIES] = {
                                 .help = "Servers of the relay that died and were replaced by the keeper.",
                                 .type = METRIC_COUNTER,
                                 .labels = {{"cause", server_deaths}}},
+    [METRIC_UPGRADES] = {.name = "cellgate_relay_upgrades_total",
+                         .help = "Upgrades of the relay's program under open sockets.",
+                         .type = METRIC_COUNTER,
+                         .labels = {{"outcome", upgrade_outcomes}}},
     [METRIC_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped_total",
                             .help = "Log lines that could not be written in time.",
                             .type = METRIC_COUNTER},

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The relay's keeper: its server is killed, crashes, drains and is reloaded, and the sockets on which the relay listens stay open."""
 
+import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
-from cell import AT_ONCE, SANITIZED, alive, stop, until
+from cell import AT_ONCE, BIN, SANITIZED, alive, stop, until
+from fault_injection import FAULT_INJECTION
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers do not know the keeper's clone")
@@ -120,3 +124,103 @@ def test_the_admin_listener_is_kept_too(tunnels):
     with socket.create_connection(("127.0.0.1", tunnels.cell.ports["relay-admin"])):
         kill(tunnels)
     assert tunnels.cell.admin("/healthz", "relay")
+
+
+# ---- upgrades ----
+
+
+@pytest.fixture
+def installed(tmp_path, cells):
+    """A cell whose relay runs a program of its own, which a test can replace as a package would."""
+    folder = tmp_path / "bin"
+    shutil.copytree(BIN, folder)
+    made = Tunnels(cells(config={"relay": QUICK | {"upgrade_timeout": "2s"}, "routes": ROUTES},
+                         environment={"CELLGATE_KEEPER": "on", "CELLGATE_BIN": str(folder)}))
+    made.program = folder / "cellgate-relay"
+    yield made
+    made.close()
+
+
+def install(tunnels, content, mode=0o755):
+    part = tunnels.program.with_name("part")
+    part.write_bytes(content)
+    part.chmod(mode)
+    part.rename(tunnels.program)
+
+
+def upgrade(tunnels, *arguments):
+    command = [BIN / "cellgate", "upgrade", "--relay", f"unix@{tunnels.cell.run_dir}/relay.control.sock", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_program_is_replaced_under_open_listeners(installed):
+    keeper, before, worker = installed.cell.pid("relay"), server(installed), installed.worker()
+    pass_both_ways(*installed.open(worker))
+    install(installed, installed.program.read_bytes())
+    for count in (1, 2):
+        done = upgrade(installed)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        assert done.stdout.startswith("upgraded: ")
+        assert installed.metric('cellgate_relay_upgrades_total{outcome="done"}') == count
+    assert alive(keeper) and server(installed) != before and not alive(before)
+    assert Path(f"/proc/{keeper}/exe").resolve() == installed.program
+    assert Path(f"/proc/{keeper}/comm").read_text() == "cellgate-relay\n"
+    pass_both_ways(*installed.open(worker))
+    installed.close()
+    os.kill(keeper, signal.SIGTERM)
+    until(lambda: not alive(keeper), AT_ONCE)
+
+
+def test_same_applies_what_is_read_at_the_start_alone(installed):
+    file = installed.cell.config_file
+    config = json.loads(file.read_text())
+    config["relay"]["threads"] = 3
+    file.write_text(json.dumps(config))
+    done = upgrade(installed, "--same")
+    assert done.returncode == 0, done
+    os.kill(installed.cell.pid("relay"), signal.SIGUSR1)
+    installed.cell.says("relay", "msg=summary", "thread=2")
+
+
+@pytest.mark.parametrize("script", [
+    "#!/bin/sh\nexit 1\n",                                          # does not find the configuration good
+    "no program at all",
+], ids=["not good", "no program"])
+def test_a_program_that_cannot_serve_is_refused_before_anything_happens(installed, script):
+    before, pair = server(installed), installed.open(installed.worker())
+    install(installed, script.encode())
+    done = upgrade(installed)
+    assert done.returncode == 1 and "the old program goes on" in done.stderr, done
+    assert server(installed) == before
+    pass_both_ways(*pair)
+
+
+def test_a_program_that_others_can_write_is_not_run(installed):
+    before = server(installed)
+    install(installed, installed.program.read_bytes(), 0o775)
+    done = upgrade(installed)
+    assert done.returncode == 1 and "can be written by others" in done.stderr, done
+    assert server(installed) == before
+
+
+SCRIPT = """#!/bin/sh
+for argument; do [ "$argument" = -t ] && exec REAL "$@"; done
+LD_PRELOAD=LIBRARY FAULT_THREAD=HOW exec REAL "$@"
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "hang", "crash"])
+def test_a_program_that_does_not_get_ready_gives_way_to_the_old_one(installed, how):
+    """The new program is good when it is checked, and fails when it is to serve."""
+    keeper, before, worker, old = installed.cell.pid("relay"), server(installed), installed.worker(), installed.program.read_bytes()
+    real = installed.program.with_name("real")
+    real.write_bytes(old)
+    real.chmod(0o755)
+    script = SCRIPT.replace("REAL", str(real)).replace("LIBRARY", str(FAULT_INJECTION)).replace("HOW", how)
+    install(installed, script.encode())
+    done = upgrade(installed)
+    assert done.returncode == 1 and "the old program goes on" in done.stderr, done
+    assert alive(keeper) and next_server(installed, before)
+    assert installed.metric('cellgate_relay_upgrades_total{outcome="failed"}') == 1
+    assert installed.metric('cellgate_relay_upgrades_total{outcome="done"}') == 0
+    pass_both_ways(*installed.open(worker))

@@ -159,7 +159,7 @@ static void signals_come_as_callbacks_of_the_loop(void **state)
     daemon_signals_block();
     struct loop *loop = loop_new(&why);
     struct daemon_signals *signals = daemon_signals_open(
-        loop, &(struct daemon_handler){on_reload, on_drain, on_stop, on_summary, &reload}, &why);
+        loop, &(struct daemon_handler){on_reload, on_drain, on_stop, on_summary, NULL, &reload}, &why);
     static const int sent[] = {SIGHUP, SIGUSR1, SIGTERM, SIGHUP, SIGINT, SIGTERM};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) {
         raise(sent[i]);
