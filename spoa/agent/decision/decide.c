@@ -403,6 +403,8 @@ static bool is_file_api(const struct decision *d)
     const struct signed_url_form *form = d->carried.credential.form;
     if (form && form->whole_path)
         return !d->route->template;
+    if (form && form->at_root && !d->route->template)
+        return d->request->path.len == strlen("/files/") + strlen(d->grant.operation);
     struct slice path = d->request->path, sandbox = d->match.captures.value[CAPTURE_SANDBOX];
     size_t end = strlen("/files/") + strlen(d->grant.operation);
     return slice_present(sandbox) && path.len > end && sandbox.at + sandbox.len == path.at + path.len - end;

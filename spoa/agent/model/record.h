@@ -36,6 +36,7 @@ struct record {
     struct slice management;    /* packed, read with record_management; absent: the configuration's */
     struct slice egress;        /* packed (egress/rules.h); absent: the configuration's */
     struct slice uid;           /* tells it from another sandbox of its name; absent: not known */
+    struct slice signing_key;   /* a secret that signs URLs of the sandbox's files; absent: it has none */
     struct slice sandbox;       /* whose address it is, of a record under `addr:ADDRESS`; absent in others */
 };
 

@@ -212,6 +212,15 @@ static bool read_uid(struct reading *r, const json_node *node)
     return true;
 }
 
+/* No message quotes the key. */
+static bool read_signing_key(struct reading *r, const json_node *node)
+{
+    struct slice *key = &r->record->signing_key;
+    if (!json_text(node, key) || key->len < 16 || key->len > 256)
+        return wrong(r, node, "signing_key is a text of 16 to 256 bytes");
+    return true;
+}
+
 static bool read_sandbox(struct reading *r, const json_node *node)
 {
     struct slice *sandbox = &r->record->sandbox;
@@ -306,13 +315,21 @@ static const struct {
     const char *key;
     bool (*read)(struct reading *r, const json_node *node);
 } members[] = {
-    {"state", read_state},           {"worker", read_worker},
-    {"epoch", read_epoch},           {"org", read_org},
-    {"not_before", read_not_before}, {"ports", read_ports},
-    {"headers", read_headers},       {"access", read_access},
-    {"serves", read_own_serves},     {"management_ports", read_management},
-    {"protocol", read_own_protocol}, {"egress", read_egress},
-    {"sandbox", read_sandbox},       {"uid", read_uid},
+    {"state", read_state},
+    {"worker", read_worker},
+    {"epoch", read_epoch},
+    {"org", read_org},
+    {"not_before", read_not_before},
+    {"ports", read_ports},
+    {"headers", read_headers},
+    {"access", read_access},
+    {"serves", read_own_serves},
+    {"management_ports", read_management},
+    {"protocol", read_own_protocol},
+    {"egress", read_egress},
+    {"sandbox", read_sandbox},
+    {"uid", read_uid},
+    {"signing_key", read_signing_key},
 };
 
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
@@ -331,7 +348,8 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
                 continue;
             return wrong(&r, n,
                          "no key of a record: they are worker, protocol, state, epoch, org, ports, headers, "
-                         "access, serves, management_ports, not_before, egress, sandbox, uid and x-...");
+                         "access, serves, management_ports, not_before, egress, sandbox, uid, "
+                         "signing_key and x-...");
         }
         if (!members[i].read(&r, n))
             return false;

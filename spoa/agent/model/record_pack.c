@@ -94,6 +94,7 @@ void record_pack(struct writer *w, const struct record *record)
     record_pack_text(w, record->egress);
     record_pack_text(w, record->sandbox);
     record_pack_text(w, record->uid);
+    record_pack_text(w, record->signing_key);
 }
 
 static void absent_if_empty(struct slice *s)
@@ -121,6 +122,7 @@ void record_unpack(struct reader *r, struct record *record)
     record->egress = record_unpack_text(r);
     record->sandbox = record_unpack_text(r);
     record->uid = record_unpack_text(r);
+    record->signing_key = record_unpack_text(r);
     if (!(flags & FLAG_MANAGEMENT))
         record->management = (struct slice){NULL, 0};
     if (!(flags & FLAG_EGRESS))
@@ -129,6 +131,7 @@ void record_unpack(struct reader *r, struct record *record)
     absent_if_empty(&record->access_sha256);
     absent_if_empty(&record->sandbox);
     absent_if_empty(&record->uid);
+    absent_if_empty(&record->signing_key);
 }
 
 /* ---- reading parts ---- */

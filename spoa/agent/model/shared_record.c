@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define TEXTS 10
+#define TEXTS 11
 
 static void texts_of(struct record *record, struct slice *texts[TEXTS])
 {
@@ -17,6 +17,7 @@ static void texts_of(struct record *record, struct slice *texts[TEXTS])
     texts[7] = &record->egress;
     texts[8] = &record->sandbox;
     texts[9] = &record->uid;
+    texts[10] = &record->signing_key;
 }
 
 struct shared_record *shared_record_new(const struct record *record)
@@ -75,5 +76,6 @@ bool shared_record_equal(const struct shared_record *a, const struct shared_reco
            slice_present(x->management) == slice_present(y->management) &&
            slice_equal(x->management, y->management) &&
            slice_present(x->egress) == slice_present(y->egress) && slice_equal(x->egress, y->egress) &&
-           slice_equal(x->sandbox, y->sandbox) && slice_equal(x->uid, y->uid);
+           slice_equal(x->sandbox, y->sandbox) && slice_equal(x->uid, y->uid) &&
+           slice_equal(x->signing_key, y->signing_key);
 }

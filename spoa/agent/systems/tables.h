@@ -43,7 +43,7 @@
 #define CREDENTIAL_PARAMETERS(X) DAYTONA_CREDENTIAL_PARAMETERS(X)
 
 /* X(SOURCE, name in docs/tokens.md, variable): forms of signed URLs (token/signed_url.h). */
-#define SIGNED_URLS(X) OPENCOMPUTER_SIGNED_URLS(X) E2B_SIGNED_URLS(X)
+#define SIGNED_URLS(X) OPENCOMPUTER_SIGNED_URLS(X) E2B_SIGNED_URLS(X) DAYTONA_SIGNED_URLS(X)
 
 /* X(TEXT, field of struct verdict, SPOE variable, header, name in `explain`): headers that a worker takes as a credential, and
  * that HAProxy can set. */
@@ -53,7 +53,7 @@
  * a wider. */
 #define SYSTEM_TOKEN_KINDS(X)    \
     AGENT_SANDBOX_TOKEN_KINDS(X) \
-    OPENCOMPUTER_TOKEN_KINDS(X) E2B_TOKEN_KINDS(X) OPENSANDBOX_TOKEN_KINDS(X)
+    OPENCOMPUTER_TOKEN_KINDS(X) E2B_TOKEN_KINDS(X) DAYTONA_TOKEN_KINDS(X) OPENSANDBOX_TOKEN_KINDS(X)
 
 /* X(SORT, variable, word in `resources`): resources of a Kubernetes cluster that are sandboxes (directory/kubernetes/object.h). */
 #define SYSTEM_KUBERNETES_SORTS(X) AGENT_SANDBOX_KUBERNETES_SORTS(X) OPENSANDBOX_KUBERNETES_SORTS(X)

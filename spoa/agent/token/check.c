@@ -158,11 +158,13 @@ static const struct token_kind *confirming(const struct grant *grant)
     return NULL;
 }
 
-/* Returns the secret that the record sets towards the worker in this header; absent: it sets none. */
+/* Returns the secret of the record that signs what the kind confirms; absent if it has none. */
 static struct slice secret_of(const struct record *record, const char *header)
 {
     struct slice name, value;
     size_t cursor = 0;
+    if (!header)
+        return record ? record->signing_key : (struct slice){NULL, 0};
     while (record && record_header(record->headers, &cursor, &name, &value))
         if (slice_equal_nocase(name, slice_text(header)) && value.len)
             return value;
@@ -188,7 +190,7 @@ static enum refusal admit_signed(const struct grant *grant, const struct record 
 bool token_withholds(const struct grant *grant, struct slice header)
 {
     const struct token_kind *kind = slice_present(grant->signature) ? confirming(grant) : NULL;
-    return kind && http_same_name(header, slice_text(kind->secret_header));
+    return kind && kind->secret_header && http_same_name(header, slice_text(kind->secret_header));
 }
 
 enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)

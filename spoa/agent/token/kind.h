@@ -107,8 +107,8 @@ struct token_kind {
     bool (*recognises)(struct slice token);
     /* As token_check, but for grant->kind. *reason is set unless it is good. */
     enum refusal (*check)(const struct token_check *check, struct grant *grant, const char **reason);
-    /* Whether the record's secret has signed the grant: the value of the header of that name, which the record sets, and which
-     * no worker gets with such a request. NULL: the kind has no such grants. */
+    /* Whether the record's secret has signed the grant: its `signing_key`, or the value of the header of that name, which no
+     * worker then gets with such a request. NULL: the kind has no such grants. */
     bool (*confirms)(const struct grant *grant, struct slice secret);
     const char *secret_header;
     /* Appends a token that grants this (from iat until exp), or fails because this kind cannot say it. */

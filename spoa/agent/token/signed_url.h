@@ -20,6 +20,7 @@ struct signed_url_form {
     bool kept;       /* the worker judges the URL once more, so it gets all parameters */
     bool encoded;    /* the signature may be percent-encoded */
     bool whole_path; /* the worker's path is the request's; else the path ends in SANDBOX/files/OPERATION */
+    bool at_root;    /* where the path is the worker's, it may be /files/OPERATION, too */
     bool complete;   /* a request without `expires` or `path` is malformed */
 };
 

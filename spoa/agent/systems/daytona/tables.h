@@ -7,6 +7,10 @@
     X(daytona_preview, daytona_previews, "x-daytona-preview-token", "X-Daytona-Preview-Token", \
       DAYTONA_PREVIEW)
 
+#define DAYTONA_SIGNED_URLS(X) X(DAYTONA_URL, "daytona-url", daytona)
+
+#define DAYTONA_TOKEN_KINDS(X) X(daytona_file_url, "daytona-file-url")
+
 #define DAYTONA_CREDENTIAL_PARAMETERS(X) X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY")
 
 #endif

@@ -13,53 +13,20 @@
 #include <openssl/sha.h>
 #include <stdlib.h>
 
-#include "spoa/agent/token/kind.h"
+#include "spoa/agent/token/record_signed.h"
 #include "spoa/agent/token/signed_url.h"
 #include "spoa/base/text/base64url.h"
 
 #define PREFIX "v1_"
 
-enum {
-    DIGITS = 43,
-    SIGNED = 8192,
-    LIFE = 60
-}; /* LIFE: seconds of a grant without an end, as of an access secret */
+enum { DIGITS = 43, SIGNED = 8192 };
 
-struct options {
-    char *kind;
-    int64_t max_ttl;
-};
-
-struct state {
-    int64_t max_ttl; /* seconds; 0: any */
-};
-
-#define FIELD(name) offsetof(struct options, name)
-
-static const struct option options[] = {
-    {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`e2b-file-url`", .max = 16},
-    {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
-     .help = "URLs that live longer, or without an end, are refused; not set: any `not_before` refuses all",
-     .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
-};
-
-#define OPTION_COUNT (sizeof(options) / sizeof(*options))
+static const struct option options[] = {RECORD_SIGNED_OPTIONS("e2b-file-url")};
 
 static bool e2b_file_url_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
                               struct fail *why)
 {
-    struct options o = {.kind = NULL};
-    struct state *state = calloc(1, sizeof(*state));
-    if (!state)
-        return fail(why, "out of memory");
-    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why);
-    state->max_ttl = o.max_ttl / OPTION_SECOND;
-    options_free(options, OPTION_COUNT, &o);
-    if (good)
-        entry->state = state;
-    else
-        free(state);
-    return good;
+    return record_signed_load(load, node, options, entry, why);
 }
 
 /* An application behind another port may have a path and a parameter of these names. */
@@ -93,44 +60,21 @@ static bool read_signature(struct slice text, uint8_t digest[SHA256_DIGEST_LENGT
     return base64url_decode(slice_of(letters, DIGITS), &w) && w.len == SHA256_DIGEST_LENGTH;
 }
 
-static bool read_expiry(struct slice text, uint64_t *seconds)
-{
-    return slice_u64(text, (uint64_t)1 << 53, seconds) && !(text.len > 1 && text.at[0] == '0');
-}
-
 static enum refusal e2b_file_url_check(const struct token_check *check, struct grant *grant,
                                        const char **reason)
 {
     const struct credential *url = check->credential;
-    const struct token_entry *entry = check->entries;
     uint8_t digest[SHA256_DIGEST_LENGTH];
-    uint64_t expires = (uint64_t)check->now + LIFE;
-    while (entry->kind != &token_kind_e2b_file_url)
-        entry++; /* the table has one, or this kind would not have been asked */
-    int64_t most = ((const struct state *)entry->state)->max_ttl;
+    uint64_t expires = 0;
     *reason = "`signature` or `signature_expiration` is not what it should be";
     if (!read_signature(url->token, digest) || !url->operation ||
-        (slice_present(url->expires) && !read_expiry(url->expires, &expires)))
+        (slice_present(url->expires) && (!record_signed_expiry(url->expires, &expires) || !expires)))
         return REFUSAL_token_invalid;
     /* the end of the path would not be clear */
     *reason = "the user's name has a colon";
     if (slice_find(url->user, ':') < url->user.len)
         return REFUSAL_token_invalid;
-    *reason = "it has no end, and max_ttl wants one";
-    if (!slice_present(url->expires) && most)
-        return REFUSAL_token_invalid;
-    grant->sandbox = url->sandbox;
-    grant->file = slice_present(url->path) ? url->path : SLICE_LITERAL("");
-    grant->operation = url->operation;
-    grant->user = url->user;
-    grant->expires = url->expires;
-    grant->signature = url->token;
-    grant->needs = NEED_EXEC;
-    grant_put_port(check->text, url->port);
-    grant->ports = writer_slice(check->text);
-    grant->exp = (int64_t)expires;
-    grant->leeway = 1;
-    return token_check_lifetime(check, most, grant, reason);
+    return record_signed_grant(check, &token_kind_e2b_file_url, expires, grant, reason);
 }
 
 static bool e2b_file_url_confirms(const struct grant *grant, struct slice secret)
@@ -183,7 +127,7 @@ const struct signed_url_form signed_url_e2b = {
 
 const struct token_kind token_kind_e2b_file_url = {.name = "e2b-file-url",
                                                    .options = options,
-                                                   .options_count = OPTION_COUNT,
+                                                   .options_count = RECORD_SIGNED_OPTION_COUNT,
                                                    .sources = SOURCE_BIT(ENVD_URL),
                                                    .load = e2b_file_url_load,
                                                    .release = free,
