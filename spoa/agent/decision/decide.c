@@ -7,6 +7,7 @@
 #include "spoa/agent/route/path.h"
 #include "spoa/agent/token/static.h"
 #include "spoa/agent/token/tokens.h"
+#include "spoa/base/text/base64url.h"
 
 /* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
 enum { NAME_MOST = 253 };
@@ -170,12 +171,22 @@ static bool is_token(struct slice name)
     return three && (slice_starts(name, "eyJ") || (scoped && name.len >= SHORTEST));
 }
 
+/* Returns a capture that is base64url; one that is not becomes empty, which is no name. */
+static struct slice capture_base64(struct decision *d, enum capture capture)
+{
+    size_t start = d->scratch->len;
+    bool good = base64url_decode(d->match.captures.value[capture], d->scratch);
+    return slice_of(d->scratch->at + start, good ? d->scratch->len - start : 0);
+}
+
 /* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that
  * neither it nor a log knows the token. */
 static struct slice sandbox_name(struct decision *d)
 {
     const struct slice *value = d->match.captures.value;
     size_t start = d->scratch->len;
+    if (slice_present(value[CAPTURE_SANDBOX64]))
+        return capture_base64(d, CAPTURE_SANDBOX64);
     if (slice_present(value[CAPTURE_SANDBOX]) || !slice_present(value[CAPTURE_TOKEN]))
         return capture_text(d, CAPTURE_SANDBOX);
     bool good = token_static_digest(value[CAPTURE_TOKEN], d->scratch) && !d->scratch->full;
@@ -190,7 +201,9 @@ static bool read_captures(struct decision *d)
     if (d->route->service || d->route->mux)
         return true;
     d->sandbox = sandbox_name(d);
-    d->space = capture_text(d, CAPTURE_NAMESPACE);
+    d->space = slice_present(d->match.captures.value[CAPTURE_NAMESPACE64])
+                   ? capture_base64(d, CAPTURE_NAMESPACE64)
+                   : capture_text(d, CAPTURE_NAMESPACE);
     if (!name_valid(d->sandbox))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");
     if (is_token(d->sandbox))

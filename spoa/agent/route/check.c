@@ -20,6 +20,15 @@ static const char *const direct_strip[] = {"Authorization",
 #undef X
                                                    NULL};
 
+/* Returns whether each of the patterns captures the sandbox. */
+static bool names_sandbox(const struct patterns *patterns)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (!(pattern_captures(patterns->at[i]) & (1u << CAPTURE_SANDBOX | 1u << CAPTURE_SANDBOX64)))
+            return false;
+    return patterns->count > 0;
+}
+
 static bool captures_always(const struct patterns *patterns, enum capture capture)
 {
     for (size_t i = 0; i < patterns->count; i++)
@@ -39,10 +48,10 @@ bool route_host_names_sandbox(const struct patterns *host)
 
 static bool check_sandbox(const struct route_entry *entry, struct fail *why)
 {
-    if (captures_always(&entry->path, CAPTURE_SANDBOX) || route_host_names_sandbox(&entry->host))
+    if (names_sandbox(&entry->path) || route_host_names_sandbox(&entry->host))
         return true;
     for (size_t i = 0; i < entry->header_count; i++)
-        if (captures_always(&entry->headers[i].patterns, CAPTURE_SANDBOX))
+        if (names_sandbox(&entry->headers[i].patterns))
             return true;
     return fail(why, "nothing captures {sandbox} in every case");
 }
@@ -146,8 +155,8 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
     if (route->via != ROUTE_DIRECT || route->refuse == ROUTE_REFUSE_CLOSE || route->cookie ||
         route->set_count || route->port || entry->ports)
         return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
-    if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
-        return fail(why, "to_service: no {token} or {signature}");
+    if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE | 1u << CAPTURE_MAC))
+        return fail(why, "to_service: no {token}, {signature} or {mac}");
     if (route->need && !route->orgs.count)
         return fail(why, "to_service: the service cannot tell one organisation's callers from another's: say "
                          "whose are good, "

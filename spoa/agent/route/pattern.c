@@ -94,12 +94,14 @@ static bool braces_take(struct slice *text, struct braces *braces, struct fail *
 struct form {
     uint16_t min, max, hex;
     bool everywhere;
+    enum pattern_alphabet alphabet;
 };
 
 static struct form form_of(uint8_t capture)
 {
     static const struct form forms[] = {
-#define X(place, text, min, max, hex, everywhere) [CAPTURE_##place] = {min, max, hex, everywhere},
+#define X(place, text, min, max, hex, everywhere, alphabet) \
+    [CAPTURE_##place] = {min, max, hex, everywhere, alphabet},
         CAPTURES(X)
 #undef X
     };
@@ -310,9 +312,11 @@ static bool is_digit(uint8_t c)
 
 static bool in_alphabet(uint8_t capture, uint8_t c)
 {
-    if (capture == CAPTURE_TOKEN && (c == '_' || (c >= 'A' && c <= 'Z')))
+    enum pattern_alphabet alphabet = form_of(capture).alphabet;
+    if (alphabet >= PATTERN_WORD && (c == '_' || (c >= 'A' && c <= 'Z')))
         return true;
-    return is_digit(c) || (capture != CAPTURE_PORT && c >= 'a' && c <= 'z');
+    return is_digit(c) || (alphabet >= PATTERN_LOWER && c >= 'a' && c <= 'z') ||
+           (alphabet == PATTERN_BASE64URL && c == '-');
 }
 
 /* Returns whether the bytes, all of the alphabet, have the form of what is captured. */

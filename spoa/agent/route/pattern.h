@@ -27,23 +27,34 @@
 #include "spoa/base/bytes/slice.h"
 #include "spoa/base/os/fail.h"
 
-/* X(NAME, name, MIN, MAX, HEX, EVERYWHERE): the captures that have a meaning, at fixed places in struct captures. One of MIN to
- * MAX bytes (MIN 0: of any form), of which the first HEX are hexadecimal digits, in lower case. A part that is nothing else
- * must have that form in a host, and EVERYWHERE in a path and a header's value, too. */
-#define CAPTURES(X)                            \
-    X(SANDBOX, "sandbox", 0, 0, 0, false)      \
-    X(NAMESPACE, "namespace", 0, 0, 0, false)  \
-    X(PORT, "port", 1, 5, 0, false)            \
-    X(SESSION, "session", 0, 0, 0, false)      \
-    X(TOKEN, "token", 1, UINT16_MAX, 0, false) \
-    SYSTEM_CAPTURES(X)
+/* The bytes of a capture with a form. */
+enum pattern_alphabet {
+    PATTERN_DIGITS,
+    PATTERN_LOWER, /* digits and lower-case letters */
+    PATTERN_WORD,  /* digits, letters and '_' */
+    PATTERN_BASE64URL
+};
+
+/* X(NAME, name, MIN, MAX, HEX, EVERYWHERE, ALPHABET): the captures that have a meaning, at fixed places in struct captures. One
+ * of MIN to MAX bytes (MIN 0: of any form), of which the first HEX are hexadecimal digits, in lower case. A part that is nothing
+ * else must have that form in a host, and EVERYWHERE in a path and a header's value, too. {sandbox64} and {namespace64} are
+ * {sandbox} and {namespace} in base64url. */
+#define CAPTURES(X)                                                      \
+    X(SANDBOX, "sandbox", 0, 0, 0, false, PATTERN_DIGITS)                \
+    X(NAMESPACE, "namespace", 0, 0, 0, false, PATTERN_DIGITS)            \
+    X(PORT, "port", 1, 5, 0, false, PATTERN_DIGITS)                      \
+    X(SESSION, "session", 0, 0, 0, false, PATTERN_DIGITS)                \
+    X(TOKEN, "token", 1, UINT16_MAX, 0, false, PATTERN_WORD)             \
+    SYSTEM_CAPTURES(X)                                                   \
+    X(SANDBOX64, "sandbox64", 2, UINT16_MAX, 0, true, PATTERN_BASE64URL) \
+    X(NAMESPACE64, "namespace64", 2, UINT16_MAX, 0, true, PATTERN_BASE64URL)
 
 enum capture {
 #define X(name, ...) CAPTURE_##name,
     CAPTURES(X)
 #undef X
         CAPTURES_KNOWN,
-    CAPTURES_MAX = 16
+    CAPTURES_MAX = 20
 };
 
 /* What was captured, absent where nothing was. */

@@ -59,7 +59,7 @@
 #define SYSTEM_KUBERNETES_SORTS(X) AGENT_SANDBOX_KUBERNETES_SORTS(X) OPENSANDBOX_KUBERNETES_SORTS(X)
 
 /* Captures of patterns with a form of their own: the columns of CAPTURES (route/pattern.h). */
-#define SYSTEM_CAPTURES(X) OPENSANDBOX_CAPTURES(X) E2B_CAPTURES(X)
+#define SYSTEM_CAPTURES(X) OPENSANDBOX_CAPTURES(X) E2B_CAPTURES(X) OPENSANDBOX_FLEET_CAPTURES(X)
 
 /* X(FORM, word in `mux` of a route): forms of a WebSocket that carries many requests. */
 #define SYSTEM_MUX_FORMS(X) SANDBOX_SDK_MUX_FORMS(X)

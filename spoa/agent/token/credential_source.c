@@ -302,6 +302,9 @@ static void choose_captured(const struct search *search)
     if (slice_present(captures->value[CAPTURE_EXPIRES]) &&
         choose(search, SOURCE_SIGNATURE, captures->value[CAPTURE_SIGNATURE]))
         search->carried->credential.expires = captures->value[CAPTURE_EXPIRES];
+    if (slice_present(captures->value[CAPTURE_KEY_ID]) &&
+        choose(search, SOURCE_SIGNATURE, captures->value[CAPTURE_MAC]))
+        search->carried->credential.key_id = captures->value[CAPTURE_KEY_ID];
     choose(search, SOURCE_LABEL, captures->value[CAPTURE_TOKEN]);
 }
 

@@ -94,6 +94,7 @@ struct credential {
     struct credential_place place;
     struct slice token;   /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
     struct slice expires; /* of a signature or a signed URL, as it was written; absent: it has none */
+    struct slice key_id;  /* of a signature without an end: its key's; absent: it is no such signature */
     struct slice path;    /* of a signed URL: the file, decoded */
     struct slice user; /* of a signed URL: who it is for in the sandbox, decoded; absent: nobody is named */
     const struct signed_url_form *form; /* NULL: it is no signed URL */

@@ -276,13 +276,13 @@ static void what_is_made_for_us_decides_before_what_applications_use(void **stat
                               .oc_preview = SLICE_LITERAL("2"),
                               .daytona_preview = SLICE_LITERAL("3"),
                               .e2b_access = SLICE_LITERAL("4"),
-                              .authorization = SLICE_LITERAL("Bearer 9"),
+                              .authorization = SLICE_LITERAL("Bearer 10"),
                               .authorizations = 1,
-                              .ws_protocol = SLICE_LITERAL("cellgate.bearer.10"),
+                              .ws_protocol = SLICE_LITERAL("cellgate.bearer.11"),
                               .ws_protocols = 1,
-                              .query = SLICE_LITERAL("signature=7&path=p&expires=1&cellgate_token=11&"
-                                                     "DAYTONA_SANDBOX_AUTH_KEY=%312"),
-                              .cookie = SLICE_LITERAL("13")};
+                              .query = SLICE_LITERAL("signature=7&path=p&expires=1&cellgate_token=12&"
+                                                     "DAYTONA_SANDBOX_AUTH_KEY=%313"),
+                              .cookie = SLICE_LITERAL("14")};
     struct slice *const each[] = {&request.secure_access,
                                   &request.oc_preview,
                                   &request.daytona_preview,
@@ -290,14 +290,15 @@ static void what_is_made_for_us_decides_before_what_applications_use(void **stat
                                   &captures.value[CAPTURE_SIGNATURE],
                                   &captures.value[CAPTURE_TOKEN],
                                   &request.method,
-                                  &request.method, /* a URL is either of the two */
+                                  &request.method,
+                                  &request.method, /* a URL is one of the three */
                                   &request.authorization,
                                   &request.ws_protocol};
     captures.value[CAPTURE_SIGNATURE] = SLICE_LITERAL("5");
     captures.value[CAPTURE_EXPIRES] = SLICE_LITERAL("x");
     captures.value[CAPTURE_TOKEN] = SLICE_LITERAL("6");
     for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++) {
-        if (c == SOURCE_ENVD_URL)
+        if (c == SOURCE_ENVD_URL || c == SOURCE_DAYTONA_URL)
             continue;
         const struct credential_rules rules = {.listening = ~0u, .cookie = true, .captures = &captures};
         uint8_t memory[512];
@@ -419,7 +420,7 @@ static void a_file_url_is_all_of_its_parts_once(void **state)
         struct request request = {.method = slice_text(cases[i].method),
                                   .path = slice_text(cases[i].path),
                                   .query = guarded(slice_text(cases[i].query))};
-        const struct credential_rules rules = {.listening = ~0u};
+        const struct credential_rules rules = {.listening = ~SOURCE_BIT(DAYTONA_URL)};
         uint8_t memory[256];
         struct writer scratch = writer_of(memory, sizeof(memory));
         struct carried c;

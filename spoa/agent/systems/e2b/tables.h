@@ -18,6 +18,6 @@
 #define E2B_TOKEN_KINDS(X) X(e2b_file_url, "e2b-file-url")
 
 /* The id of e2b's former proxy, which stood after the sandbox's id. */
-#define E2B_CAPTURES(X) X(E2B_CLIENT, "e2b_client", 8, 8, 8, false)
+#define E2B_CAPTURES(X) X(E2B_CLIENT, "e2b_client", 8, 8, 8, false, PATTERN_LOWER)
 
 #endif

@@ -13,13 +13,13 @@ static const char *const headers[] = {
     /* clang-format off */
     JSON({"name": "opensandbox-ingress-to", "need": "http", "host_header": "keep", "cookies": "keep",
           "auth": "keep",
-          "headers": {"OpenSandbox-Ingress-To": ["{sandbox}-{port}-{expires}-{signature}.{domain...}", "{sandbox}-{port}.{domain...}"]}}),
+          "headers": {"OpenSandbox-Ingress-To": ["f1.{namespace64}.{sandbox64}.{port}.{key_id}.{mac}", "{sandbox}-{port}-{expires}-{signature}.{domain...}", "{sandbox}-{port}.{domain...}"]}}),
     JSON({"name": "opensandbox-ingress-header", "need": "http", "host_header": "keep",
           "cookies": "keep", "auth": "keep",
-          "headers": {"OPEN-SANDBOX-INGRESS": ["{sandbox}-{port}-{expires}-{signature}.{domain...}", "{sandbox}-{port}.{domain...}"]}}),
+          "headers": {"OPEN-SANDBOX-INGRESS": ["f1.{namespace64}.{sandbox64}.{port}.{key_id}.{mac}", "{sandbox}-{port}-{expires}-{signature}.{domain...}", "{sandbox}-{port}.{domain...}"]}}),
     JSON({"name": "opensandbox-ingress-path", "host": "<opensandbox>", "need": "http",
           "to": "/{rest...}",
-          "path": ["/{sandbox}/{port}/{expires}/{signature}/{rest...}", "/{sandbox}/{port}/{rest...}"]}),
+          "path": ["/f1.{namespace64}.{sandbox64}.{port}.{key_id}.{mac}/{rest...}", "/{sandbox}/{port}/{expires}/{signature}/{rest...}", "/{sandbox}/{port}/{rest...}"]}),
     /* clang-format on */
     NULL};
 

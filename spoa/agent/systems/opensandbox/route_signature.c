@@ -7,23 +7,32 @@
  *     signature = the first 8 hex digits of SHA-256(len(secret) secret len(canonical) canonical), lengths
  *                 in 4 bytes, big-endian; then the key's id, one of [0-9a-z]
  *
- * Good for that port of that sandbox, through the second of EXPIRES.
+ * Good for that port of that sandbox, through the second of EXPIRES. Fleets have routes without an end, as a header's whole value
+ * or the first segment of a path, `f1.NS64.ID64.PORT.KEY.MAC`: an entry with `fleets` takes them.
+ *
+ *     MAC = the first 16 bytes of HMAC-SHA256 over "opensandbox-fleets-route-v1\n" NS "\n" ID "\n" PORT "\n", in base64url
+ *
+ * Such a route names the sandbox, not its caller, so it opens sandboxes without an access secret only.
  */
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 
 #include "spoa/agent/token/secret.h"
+#include "spoa/base/text/base64url.h"
 
 #define KID "opensandbox-route:" /* before the key's id, so that it is no other kind's kid */
 
-enum { KEYS = 36, DIGITS = 13, HEX = 8, NAME = 512 };
+enum { KEYS = 36, DIGITS = 13, HEX = 8, NAME = 640, MAC = 16 };
+enum { LIFE = 60 }; /* seconds that a route without an end is good, before it is judged once more */
 
 struct options {
     char *kind;
     const json_node *keys;
     int64_t min_secret, max_ttl;
-    bool bind;
+    bool bind, fleets;
 };
 
 struct secret {
@@ -35,7 +44,7 @@ struct secret {
 struct state {
     struct secret *key[KEYS]; /* indexed by the digit that is the key's id */
     int64_t max_ttl;          /* seconds; 0: any */
-    bool bind;
+    bool bind, fleets;
 };
 
 /* ---- base 36 ---- */
@@ -89,6 +98,8 @@ static const struct option options[] = {
      .help = "longer-lived routes are refused; not set: any `not_before` refuses all", .min = OPTION_SECOND,
      .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its route"},
+    {"fleets", OPTION_BOOL, FIELD(fleets), "false",
+     .help = "take fleets' routes (`f1.`), which have no end, for sandboxes without an access secret"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
@@ -169,6 +180,7 @@ static bool opensandbox_route_load(const struct token_load *load, const json_nod
                 load_keys(load, node, &o, state, why);
     state->max_ttl = o.max_ttl / OPTION_SECOND;
     state->bind = o.bind;
+    state->fleets = o.fleets;
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
         opensandbox_route_release(state);
@@ -237,12 +249,69 @@ static const struct token_entry *entry_with(const struct token_check *check, uin
     return NULL;
 }
 
+static void fill_grant(const struct token_check *check, const struct secret *secret, uint8_t id,
+                       struct grant *grant)
+{
+    const struct writer *text = check->text;
+    writer_text(check->text, KID);
+    writer_u8(check->text, id);
+    grant->kid = writer_slice(text);
+    grant->key = slice_of(secret->fingerprint, KEY_FINGERPRINT);
+    grant_put_port(check->text, check->credential->port);
+    grant->ports = slice_from(writer_slice(text), grant->kid.len);
+    grant->sandbox = check->credential->sandbox;
+    grant->needs = NEED_HTTP;
+    grant->leeway = 1;
+}
+
 /* Further than anybody will look, and exact. */
 static int64_t bounded(uint64_t seconds)
 {
     const uint64_t most = (uint64_t)1 << 53;
     return (int64_t)(seconds < most ? seconds : most);
 }
+
+/* ---- fleets ---- */
+
+static bool sign_scope(const struct secret *secret, const struct credential *c, uint8_t mac[EVP_MAX_MD_SIZE])
+{
+    uint8_t text[NAME];
+    struct writer canonical = writer_of(text, sizeof(text));
+    size_t slash = slice_find(c->sandbox, '/');
+    bool spaced = slash < c->sandbox.len;
+    unsigned len = 0;
+    writer_text(&canonical, "opensandbox-fleets-route-v1\n");
+    writer_put(&canonical, spaced ? slice_sub(c->sandbox, 0, slash) : SLICE_LITERAL("default"));
+    writer_u8(&canonical, '\n');
+    writer_put(&canonical, spaced ? slice_from(c->sandbox, slash + 1) : c->sandbox);
+    writer_printf(&canonical, "\n%u\n", c->port);
+    return !canonical.full &&
+           HMAC(EVP_sha256(), secret->at, (int)secret->len, canonical.at, canonical.len, mac, &len) &&
+           len >= MAC;
+}
+
+static enum refusal check_scope(const struct token_check *check, struct grant *grant, const char **reason)
+{
+    const struct credential *c = check->credential;
+    uint8_t wanted[EVP_MAX_MD_SIZE] = {0}, said[MAC];
+    struct writer mac = writer_of(said, sizeof(said));
+    uint8_t id = c->key_id.at[0];
+    const struct token_entry *entry = entry_with(check, id);
+    *reason = "there is no key of its id, or its entry takes no routes of fleets";
+    if (!entry || !((const struct state *)entry->state)->fleets)
+        return REFUSAL_token_invalid;
+    const struct secret *secret = key_of(entry, id);
+    *reason = "its MAC is not that of the key, or for another sandbox or port";
+    if (!base64url_decode(c->token, &mac) || mac.len != MAC || !sign_scope(secret, c, wanted) ||
+        !slice_equal_constant_time(slice_of(wanted, MAC), slice_of(said, MAC)))
+        return REFUSAL_token_invalid;
+    fill_grant(check, secret, id, grant);
+    grant->without_secret = true;
+    grant->exp = check->now + LIFE;
+    return token_check_lifetime(check, 0, grant, reason);
+}
+
+/* ---- signatures ---- */
 
 static enum refusal opensandbox_route_check(const struct token_check *check, struct grant *grant,
                                             const char **reason)
@@ -251,6 +320,8 @@ static enum refusal opensandbox_route_check(const struct token_check *check, str
     const struct route route = {c->sandbox, c->expires, c->port};
     uint8_t digits[HEX] = {0};
     uint64_t expires;
+    if (slice_present(c->key_id))
+        return check_scope(check, grant, reason);
     if (c->token.len != HEX + 1 || !read_base36(c->expires, &expires)) {
         *reason = "its expiry or its signature is malformed";
         return REFUSAL_bad_request;
@@ -268,17 +339,8 @@ static enum refusal opensandbox_route_check(const struct token_check *check, str
     *reason = "its signature is not that of the key, or for another sandbox, port or expiry";
     if (!slice_equal_constant_time(slice_of(digits, HEX), slice_sub(c->token, 0, HEX)))
         return REFUSAL_token_invalid;
-    const struct writer *text = check->text;
-    writer_text(check->text, KID);
-    writer_u8(check->text, id);
-    grant->kid = writer_slice(text);
-    grant->key = slice_of(secret->fingerprint, KEY_FINGERPRINT);
-    grant_put_port(check->text, c->port);
-    grant->ports = slice_from(writer_slice(text), grant->kid.len);
-    grant->sandbox = c->sandbox;
-    grant->needs = NEED_HTTP;
+    fill_grant(check, secret, id, grant);
     grant->exp = bounded(expires);
-    grant->leeway = 1;
     grant->bind = ((const struct state *)entry->state)->bind;
     return token_check_lifetime(check, ((const struct state *)entry->state)->max_ttl, grant, reason);
 }

@@ -23,8 +23,13 @@
 #define OPENSANDBOX_KUBERNETES_SORTS(X) X(OPENSANDBOX, opensandbox, "opensandbox")
 
 /* An expiry in base 36, and eight hexadecimal digits with the id of their key. */
-#define OPENSANDBOX_CAPTURES(X)           \
-    X(EXPIRES, "expires", 1, 13, 0, true) \
-    X(SIGNATURE, "signature", 9, 9, 8, true)
+#define OPENSANDBOX_CAPTURES(X)                          \
+    X(EXPIRES, "expires", 1, 13, 0, true, PATTERN_LOWER) \
+    X(SIGNATURE, "signature", 9, 9, 8, true, PATTERN_LOWER)
+
+/* The id of a key, and a MAC of 16 bytes. */
+#define OPENSANDBOX_FLEET_CAPTURES(X)                 \
+    X(KEY_ID, "key_id", 1, 1, 0, true, PATTERN_LOWER) \
+    X(MAC, "mac", 22, 22, 0, true, PATTERN_BASE64URL)
 
 #endif
