@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate options: the tables that the configuration is read by, as text, Markdown, manual page or sample. */
+/* cellgate options: the tables that the configuration is read by, as text, manual page or sample. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,17 +11,18 @@
 #include "spoa/ctl/ctl.h"
 #include "spoa/service/settings.h"
 
-enum form { TEXT, MARKDOWN, MANUAL };
+enum form { TEXT, MANUAL };
 
 static void table(enum form form, const char *title, const struct option *options, size_t count)
 {
-    static const char *const headings[] = {"", "## ", ".SS "};
-    static void (*const writers[])(FILE *, const struct option *, size_t) = {options_help, options_markdown,
-                                                                             options_manual};
-    printf("%s%s\n%s", headings[form], title, form == MANUAL ? "" : "\n");
-    writers[form](stdout, options, count);
-    if (form != MANUAL)
-        putchar('\n');
+    if (form == MANUAL) {
+        printf(".SS %s\n", title);
+        options_manual(stdout, options, count);
+        return;
+    }
+    printf("%s\n\n", title);
+    options_help(stdout, options, count);
+    putchar('\n');
 }
 
 /* The title of the table says its kind. */
@@ -69,8 +70,6 @@ int ctl_options(int argc, char **argv)
     const char *how = argc == 2 ? argv[1] : "";
     if (argc == 1)
         all_tables(TEXT);
-    else if (strcmp(how, "--markdown") == 0)
-        all_tables(MARKDOWN);
     else if (strcmp(how, "--manual") == 0)
         all_tables(MANUAL);
     else if (strcmp(how, "--sample") == 0)
@@ -78,7 +77,7 @@ int ctl_options(int argc, char **argv)
     else {
         bool help = strcmp(how, "--help") == 0 || strcmp(how, "-h") == 0;
         fprintf(help ? stdout : stderr,
-                "usage: cellgate options [--sample|--markdown|--manual]\n"
+                "usage: cellgate options [--sample|--manual]\n"
                 "Prints every key of the configuration: its type, its default, what it does.\n"
                 "With --sample: a configuration that says what is so without it, to begin from.\n");
         return help ? 0 : 2;

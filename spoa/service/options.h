@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * options: one table of configuration keys feeds the parser, `-h`, the manual page, docs/configuration.md and
+ * options: one table of configuration keys feeds the parser, `-h`, the manual page and
  * the sample file. A table describes any JSON object: the whole configuration, one route, one token kind.
  *
  *     static const struct option table[] = {
@@ -112,8 +112,6 @@ struct option_value { /* "a duration from 1s to 1h" */
 };
 struct option_value options_value(const struct option *option);
 void options_help(FILE *to, const struct option *table, size_t count); /* for -h */
-/* A list of docs/configuration.md; keys with a dot stand below a heading. */
-void options_markdown(FILE *to, const struct option *table, size_t count);
 void options_manual(FILE *to, const struct option *table, size_t count); /* roff, a .TP for each key */
 /* A whole document with each key at its default, or its example, and its help as a comment. Keys must be in
  * the order of their sections, of which there is one level. */

@@ -119,71 +119,10 @@ void options_help(FILE *to, const struct option *table, size_t count)
     for (size_t i = 0; i < count; i++) {
         fprintf(to, "  %s\n      %s (", table[i].key, table[i].help);
         print_value(to, &table[i]);
-        fprintf(to, "; default: %s)\n", default_text(&table[i]));
-    }
-}
-
-/* A number's or text's bounds alone, names beside each other, else the type in a word or a few. */
-static void print_short_value(FILE *to, const struct option *option)
-{
-    static const char *const words[] = {
-        [OPTION_INT] = "integer", [OPTION_DURATION] = "duration", [OPTION_SIZE] = "size",
-        [OPTION_TEXT] = "text",   [OPTION_TEXTS] = "list",        [OPTION_NODE] = "any"};
-    enum option_type type = option->type;
-    bool number = type == OPTION_INT || type == OPTION_DURATION || type == OPTION_SIZE;
-    if (number && option->min != INT64_MIN && option->max != INT64_MAX) {
-        print_number(to, option->min, units_of(type));
-        fprintf(to, "..");
-        print_number(to, option->max, units_of(type));
-    } else if (type == OPTION_TEXT && option->max) {
-        fprintf(to, "%" PRId64 "..%" PRId64 " bytes", option->min, option->max);
-    } else if (type == OPTION_ENUM) {
-        for (size_t i = 0; option->names[i]; i++)
-            fprintf(to, "%s%s", i ? "/" : "", option->names[i]);
-    } else {
-        fprintf(to, "%s", option->form ? option->form : words[type]);
-    }
-}
-
-/* The length of what stands in front of the key's dot; 0 without one. */
-static size_t group_len(const char *key)
-{
-    const char *dot = strchr(key, '.');
-    return dot ? (size_t)(dot - key) : 0;
-}
-
-/* A heading in front of the first of the keys that have their part before the dot in common. */
-static void begin_group(FILE *to, const struct option *table, size_t i)
-{
-    const char *key = table[i].key;
-    size_t len = group_len(key);
-
-    if (len > 0 && (i == 0 || group_len(table[i - 1].key) != len || memcmp(table[i - 1].key, key, len) != 0))
-        fprintf(to, "%s### %.*s\n\n", i > 0 ? "\n" : "", (int)len, key);
-}
-
-void options_markdown(FILE *to, const struct option *table, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct option *option = &table[i];
-        begin_group(to, table, i);
-        fprintf(to, "- `%s`", option->key);
-        if (!option->fallback)
-            fprintf(to, " **required**");
-        else if (*option->fallback)
-            fprintf(to, " `%s`", option->fallback);
-        /* their keys and defaults say what they are */
-        bool plain =
-            option->type == OPTION_PATH || option->type == OPTION_ADDRESS || option->type == OPTION_BOOL;
-        if (!plain) {
-            fprintf(to, " (");
-            print_short_value(to, option);
-            fprintf(to, ")");
-        }
-        fprintf(to, ": %s", option->help);
-        if (option->old)
-            fprintf(to, "; was `%s`", option->old);
-        fprintf(to, "\n");
+        fprintf(to, "; default: %s", default_text(&table[i]));
+        if (table[i].old)
+            fprintf(to, "; was `%s`", table[i].old);
+        fprintf(to, ")\n");
     }
 }
 
@@ -208,6 +147,10 @@ void options_manual(FILE *to, const struct option *table, size_t count)
         print_roff(to, value.text);
         fprintf(to, ", default: ");
         print_roff(to, default_text(&table[i]));
+        if (table[i].old) {
+            fprintf(to, "; was ");
+            print_roff(to, table[i].old);
+        }
         fprintf(to, ".\n");
     }
 }

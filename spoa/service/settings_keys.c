@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one list of the configuration's keys. docs/configuration.md is made from it. */
+/* The one list of the configuration's keys. `cellgate options` and cellgate.json(5) are made from it. */
 #include "spoa/service/seccomp.h"
 #include "spoa/service/settings.h"
 

@@ -36,7 +36,7 @@ end
 for option in upload download inspect
     complete -c cellgate -n '__fish_seen_subcommand_from token' -l $option
 end
-for option in markdown manual sample
+for option in manual sample
     complete -c cellgate -n '__fish_seen_subcommand_from options' -l $option
 end
 for daemon in cellgate-agent cellgate-relay
