@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a newcomer does: the commands of README.md as they stand there, and the mistakes that everybody makes once. Each of those ends with a
+"""What a newcomer does: the commands of docs/install.md as they stand there, and the mistakes that everybody makes once. Each of those ends with a
 status that is not 0 and says on standard error which file, key, option, port or socket it is about."""
 
 import json
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     def write(name, **changes):
         (folder / name).write_text(json.dumps(GOOD | changes, indent=1))
 
-    write("good", agent={"control": "unix@agent.control.sock"}, relay={"control": "unix@relay.control.sock"})
+    write("good", agent={"control": "unix@agent.control.sock"}, relay={"listen": "unix@relay.sock", "control": "unix@relay.control.sock"})
     write("key", tokns=[])
     write("system", systems=["opensandbox", "opensandbx"])
     write("no-form", systems=["opensandbox"], domains={"e2b": ["e2b.example"]})
@@ -143,9 +143,9 @@ def test_a_port_that_is_taken_and_a_folder_that_is_missing_are_named(folder, pro
     assert done.returncode == 1 and "nowhere/c: No such file or directory" in done.stderr, done
 
 
-def test_the_configuration_of_the_readme_does_what_it_says(tmp_path):
+def test_the_configuration_of_the_page_does_what_it_says(tmp_path):
     """Its commands as they stand there, but for those that start something, then `explain`."""
-    section = re.search(r"^## Trying a configuration.*?(?=^## )", (ROOT / "README.md").read_text(), re.M | re.S)[0]
+    section = re.search(r"^## Trying a configuration.*?(?=^## )", (ROOT / "docs/install.md").read_text(), re.M | re.S)[0]
     blocks = ["\n".join(line[4:] for line in block.strip("\n").splitlines()) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.M)]
     preparing, _, explaining = blocks
     starting = ("make", "python3 -m http.server", "examples/quickstart/up")
