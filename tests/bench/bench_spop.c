@@ -203,7 +203,8 @@ static void ask_all(struct connection *c, struct writer *out, uint64_t now)
         while (question->asked)
             question = &c->questions[c->next++ % (2 * bench->in_flight)];
         question->asked = now;
-        spop_client_ask_begin(c->client, bench->message, question, out, &ask);
+        if (!spop_client_ask_begin(c->client, bench->message, question, out, &ask))
+            abort(); /* the client was ready above */
         size_t start = out->len;
         writer_put(out, bench->arguments);
         if (!out->full) {

@@ -609,7 +609,8 @@ static void serve(struct bench *b)
     if (fd < 0)
         die(why.text);
     warm_up();
-    net_local(fd, &bound);
+    if (!net_local(fd, &bound))
+        die("a listening socket has no address");
     printf("listening %s\n", net_text(net_is_unix(&b->address) ? &b->address : &bound, text));
     fflush(stdout);
     loop_io_open(&b->listener, b->loop, fd, on_accept, b);

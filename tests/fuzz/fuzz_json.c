@@ -67,7 +67,7 @@ static int read_input(const uint8_t *data, size_t size)
         }
     }
     struct json_stream stream = {each, each, NULL};
-    json_stream_object(text, "fuzz", "sandboxes", JSON_COMMENTS, 20, &stream, &why);
+    (void)json_stream_object(text, "fuzz", "sandboxes", JSON_COMMENTS, 20, &stream, &why);
     return 0;
 }
 

@@ -422,13 +422,13 @@ static int start(void **state)
     strcpy(server.folder, "/tmp/cellgate-admin-XXXXXX");
     if (!mkdtemp(server.folder) || !(server.loop = loop_new(&why)))
         return -1;
-    net_parse(SLICE_LITERAL("127.0.0.1:0"), &server.admin, &why);
+    assert_true(net_parse(SLICE_LITERAL("127.0.0.1:0"), &server.admin, &why));
     snprintf(text, sizeof text, "unix@%s/c", server.folder);
-    net_parse(slice_text(text), &server.control, &why);
+    assert_true(net_parse(slice_text(text), &server.control, &why));
     int admin = net_listen(&server.admin, 0, &why), control = net_listen(&server.control, 0600, &why);
     if (admin < 0 || control < 0)
         return -1;
-    net_local(admin, &server.admin);
+    assert_true(net_local(admin, &server.admin));
     static const struct admin_rules anyone = {.anyone = true};
     server.pages = admin_new(server.loop, admin, pages, PAGES, *state ? &anyone : NULL);
     server.commands = control_new(server.loop, control, commands, 2);
@@ -568,7 +568,7 @@ static void asking_nobody_is_an_error_that_names_the_socket(void **state)
     struct fail why;
     struct net_address nowhere;
     struct buffer answer = buffer_with_limit(4096);
-    net_parse(SLICE_LITERAL("unix@/nowhere/x.sock"), &nowhere, &why);
+    assert_true(net_parse(SLICE_LITERAL("unix@/nowhere/x.sock"), &nowhere, &why));
     assert_false(control_ask(&nowhere, SLICE_LITERAL("{}"), SECOND, &answer, &why));
     assert_non_null(strstr(why.text, "/nowhere/x.sock"));
 }

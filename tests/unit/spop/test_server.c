@@ -54,7 +54,8 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     /* a message takes a whole turn of 1 us on any machine: where turns are on, each has one frame */
     for (uint64_t end = loop_clock() + options.turn; loop_clock() < end;)
         ;
-    spop_arg_next(&args, &arg, &value);
+    if (!spop_arg_next(&args, &arg, &value))
+        value = spop_null();
     if (slice_is(name, "echo"))
         spop_set_var(actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), value);
     if (slice_is(name, "size"))
@@ -727,7 +728,8 @@ static enum server_reply echo_only(void *context, struct slice name, struct spop
     (void)context, (void)name, (void)ticket;
     struct slice arg;
     struct spop_value value = spop_null();
-    spop_arg_next(&args, &arg, &value);
+    if (!spop_arg_next(&args, &arg, &value))
+        value = spop_null();
     spop_set_var(actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), value);
     return SERVER_NOW;
 }
