@@ -51,7 +51,8 @@ bool credential_from_text(struct slice text, unsigned listening, struct writer *
         return false;
     if (carried.credential.source == SOURCE_NONE)
         return true;
-    slice_u64(captures.value[CAPTURE_PORT], 65535, &port);
+    if (!slice_u64(captures.value[CAPTURE_PORT], 65535, &port))
+        port = 0; /* the route names no port */
     *credential = carried.credential;
     credential->sandbox = captures.value[CAPTURE_SANDBOX];
     credential->port = (uint16_t)port;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/service/redact.h"
 
+#include "spoa/base/bytes/ascii.h"
+
 enum { TOKEN_MIN = 16 }; /* shorter words like "eyJ" or "v1.2.3" stay */
 
 static bool is_token_byte(uint8_t c)
@@ -30,11 +32,6 @@ static size_t word_len(struct slice s)
     return len;
 }
 
-static uint8_t lower(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
 /* A token that begins with one of these is long: both forms begin so whatever they hold. */
 static bool is_token_start(struct slice s)
 {
@@ -60,7 +57,7 @@ static const struct introduction {
 
 static bool is_introduced(struct slice s, const struct introduction *by)
 {
-    return s.len >= by->len && lower(s.at[0]) == (uint8_t)by->text[0] &&
+    return s.len >= by->len && ascii_lower(s.at[0]) == (uint8_t)by->text[0] &&
            slice_equal_nocase(slice_sub(s, 0, by->len), slice_of(by->text, by->len));
 }
 
@@ -71,11 +68,11 @@ static bool is_suspect(const uint8_t *at)
                                     ['B'] = true, ['c'] = true, ['C'] = true, ['_'] = true};
     if (!first[at[0]])
         return false;
-    switch (lower(at[0])) {
+    switch (ascii_lower(at[0])) {
     case 'b':
-        return lower(at[1]) == 'a' || lower(at[1]) == 'e';
+        return ascii_lower(at[1]) == 'a' || ascii_lower(at[1]) == 'e';
     case 'c':
-        return lower(at[1]) == 'e';
+        return ascii_lower(at[1]) == 'e';
     case 'e':
         return at[1] == 'w' || at[1] == 'y';
     case 'f':

@@ -102,7 +102,8 @@ static bool derive(struct settings *s, struct fail *why)
         return fail(why, "%s: out of memory", s->path);
     s->networks_count = s->worker_networks.count;
     for (size_t i = 0; i < s->networks_count; i++)
-        cidr_parse(slice_text(s->worker_networks.at[i]), &s->networks[i]);
+        if (!cidr_parse(slice_text(s->worker_networks.at[i]), &s->networks[i]))
+            return fail(why, "%s: worker_networks has a text that is no network", s->path);
     const struct texts *pauses = &s->relay.redial_backoff_texts;
     s->relay.redial_backoff_count = pauses->count;
     for (size_t i = 0; i < pauses->count; i++)

@@ -10,19 +10,12 @@
 #include "examples/worker/bridge/bridge.h"
 #include "examples/worker/bridge/call.h"
 #include "examples/worker/systems/serve.h"
+#include "spoa/base/bytes/ascii.h"
 
 #define SCOPE       "terminal"
 #define FRAME_MAX   32768
 #define COMMAND_MAX 4096
 #define EXITED      "process exited"
-
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 /* Undoes percent-encoding, and '+' for a space; false when it is wrong or does not fit. */
 static bool decode(struct slice text, struct writer *w)
@@ -30,8 +23,8 @@ static bool decode(struct slice text, struct writer *w)
     for (size_t i = 0; i < text.len; i++) {
         int value = text.at[i] == '+' ? ' ' : text.at[i];
         if (value == '%') {
-            int high = text.len - i > 2 ? hex_digit(text.at[i + 1]) : -1;
-            int low = text.len - i > 2 ? hex_digit(text.at[i + 2]) : -1;
+            int high = text.len - i > 2 ? ascii_hex_value(text.at[i + 1]) : -1;
+            int low = text.len - i > 2 ? ascii_hex_value(text.at[i + 2]) : -1;
             value = high < 0 || low < 0 ? 0 : high * 16 + low;
             i += 2;
         }

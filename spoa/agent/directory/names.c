@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/names.h"
 
+#include <assert.h>
 #include <search.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -188,8 +189,9 @@ static struct host *host_for(struct names *n, const char *text, const struct fai
     }
     e->names = n;
     e->owner = owner ? *owner : (struct fair_owner){.rank = FAIR_VERIFIED};
-    if (owner)
-        (void)fair_enter(n->shares, &e->place, *owner, 1, 0);
+    bool counted = !owner || fair_enter(n->shares, &e->place, *owner, 1, 0);
+    assert(counted); /* fair_has_room was true above */
+    (void)counted;
     e->next = n->hosts;
     n->hosts = e;
     n->count++;

@@ -2,6 +2,7 @@
 #include "spoa/agent/egress/match.h"
 
 #include "spoa/agent/egress/reach.h"
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/base/json/json_string.h"
 
 /* ---- hosts ---- */
@@ -109,21 +110,13 @@ bool egress_rule_method(const struct egress_rule *rule, struct slice method)
     return false;
 }
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte at *i with its percent-encoding taken off; moves *i behind it. -1: an encoding that is none. */
 static int next_byte(struct slice path, size_t *i)
 {
     if (path.at[*i] != '%')
         return path.at[(*i)++];
-    int high = *i + 2 < path.len ? hex_digit(path.at[*i + 1]) : -1;
-    int low = *i + 2 < path.len ? hex_digit(path.at[*i + 2]) : -1;
+    int high = *i + 2 < path.len ? ascii_hex_value(path.at[*i + 1]) : -1;
+    int low = *i + 2 < path.len ? ascii_hex_value(path.at[*i + 2]) : -1;
     *i += 3;
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

@@ -2,6 +2,7 @@
 #include "spoa/agent/egress/rules_json.h"
 
 #include "spoa/agent/egress/target.h"
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/proto/http.h"
 
 enum access { ACCESS_FULL, ACCESS_READ_ONLY, ACCESS_READ_WRITE };
@@ -24,15 +25,10 @@ struct rule_text {
 
 /* ---- forms of single values ---- */
 
-static bool is_letter_or_digit(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-}
-
 static bool is_label(struct slice label)
 {
     for (size_t i = 0; i < label.len; i++)
-        if (!is_letter_or_digit(label.at[i]) && label.at[i] != '-' && label.at[i] != '_')
+        if (!ascii_is_alphanumeric(label.at[i]) && label.at[i] != '-' && label.at[i] != '_')
             return false;
     return label.len > 0 && label.len <= 63;
 }
@@ -290,9 +286,9 @@ static bool pack_rule(struct reading *r, const json_node *node, const struct rul
     const char *why = contradiction(text);
     if (why)
         return wrong(r, node, why);
-    if (text->cidr)
-        cidr_parse(slice_text(text->cidr), &rule.cidr);
-    else
+    if (text->cidr && !cidr_parse(slice_text(text->cidr), &rule.cidr))
+        return wrong(r, node, "cidr is not a network"); /* check_cidr has accepted the text */
+    if (!text->cidr)
         read_host(r, text->host, &rule.host);
     if ((text->ports && !read_ports(r, text->ports, &rule.ports)) ||
         (text->set && !read_set(r, text->set, &rule.set)))

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/authority.h"
 
-static bool is_alphanumeric(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-}
+#include "spoa/base/bytes/ascii.h"
 
 static bool name_valid(struct slice name)
 {
@@ -14,7 +11,7 @@ static bool name_valid(struct slice name)
 static bool literal_valid(struct slice literal)
 {
     for (size_t i = 0; i < literal.len; i++)
-        if (!is_alphanumeric(literal.at[i]) && literal.at[i] != ':' && literal.at[i] != '.')
+        if (!ascii_is_alphanumeric(literal.at[i]) && literal.at[i] != ':' && literal.at[i] != '.')
             return false;
     return literal.len > 0 && slice_find(literal, ':') < literal.len;
 }
@@ -69,7 +66,7 @@ bool authority_of_origin(struct slice origin, const struct authority *host)
 static bool scheme_valid(struct slice scheme)
 {
     for (size_t i = 0; i < scheme.len; i++)
-        if (!is_alphanumeric(scheme.at[i]) && !(i && strchr("+-.", scheme.at[i]) && scheme.at[i]))
+        if (!ascii_is_alphanumeric(scheme.at[i]) && !(i && strchr("+-.", scheme.at[i]) && scheme.at[i]))
             return false;
     return scheme.len > 0;
 }

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/query.h"
 
-static int hex(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "spoa/base/bytes/ascii.h"
 
 /* Takes one character, percent-decoded where that is well-formed. */
 static uint8_t next_character(struct slice *s)
 {
     uint8_t c = s->at[0];
     size_t used = 1;
-    if (c == '%' && s->len >= 3 && hex(s->at[1]) >= 0 && hex(s->at[2]) >= 0) {
-        c = (uint8_t)(hex(s->at[1]) << 4 | hex(s->at[2]));
+    if (c == '%' && s->len >= 3 && ascii_hex_value(s->at[1]) >= 0 && ascii_hex_value(s->at[2]) >= 0) {
+        c = (uint8_t)(ascii_hex_value(s->at[1]) << 4 | ascii_hex_value(s->at[2]));
         used = 3;
     }
     *s = slice_from(*s, used);

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/route/path.h"
 
-static int hex(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "spoa/base/bytes/ascii.h"
 
 static bool is_unreserved(int c)
 {
@@ -20,7 +14,7 @@ static int encoded_at(struct slice s, size_t i)
 {
     if (s.len < i + 3 || s.at[i] != '%')
         return -1;
-    int high = hex(s.at[i + 1]), low = hex(s.at[i + 2]);
+    int high = ascii_hex_value(s.at[i + 1]), low = ascii_hex_value(s.at[i + 2]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 

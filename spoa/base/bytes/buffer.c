@@ -4,10 +4,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define SMALLEST 512u
+enum { SIZE_MIN = 512 }; /* bytes of the first allocation */
 
-/* Room for `want` more bytes: by moving what is held to the front where that is less than what has become free, so that
- * no byte is moved more than once in the mean; else by growing to the next power of two. */
+/* Makes room for `want` more bytes. If the buffer holds no more bytes than have been consumed, they move to the front: each byte
+ * then moves at most once on average. Otherwise the memory grows to the next power of two. Returns false if the limit would be
+ * exceeded or memory is short. */
 static bool make_room(struct buffer *b, size_t want)
 {
     size_t held = buffer_len(b);
@@ -18,13 +19,13 @@ static bool make_room(struct buffer *b, size_t want)
     if (held + want <= b->size && held <= b->start) {
         memmove(b->memory, b->memory + b->start, held);
     } else {
-        size_t size = SMALLEST, most = (size_t)b->limit << (b->start ? 1 : 0);
+        size_t size = SIZE_MIN, max = (size_t)b->limit << (b->start ? 1 : 0);
         while (size < held + want || (b->start && size <= b->size))
             size *= 2;
-        if (size > most)
-            size = most;
-        uint8_t *memory =
-            b->start ? malloc(size) : realloc(b->memory, size); /* which moves large ones without a copy */
+        if (size > max)
+            size = max;
+        /* realloc moves large blocks by remapping their pages, without a copy, but would also move consumed bytes */
+        uint8_t *memory = b->start ? malloc(size) : realloc(b->memory, size);
         if (!memory)
             return false;
         if (b->start) {

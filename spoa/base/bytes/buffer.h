@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * buffer: a bounded first-in first-out of bytes. Memory is taken when bytes are there and given back when the last
- * one is consumed, so an idle connection costs none. Not for use by two threads.
+ * buffer: a bounded first-in first-out queue of bytes in one piece of memory. The buffer allocates when the first byte comes and
+ * frees when the last one is consumed, so an idle connection costs no memory. A buffer belongs to one thread at a time.
+ *
+ * Invariant: start <= end <= size.
  */
 #ifndef CELLGATE_BASE_BYTES_BUFFER_H
 #define CELLGATE_BASE_BYTES_BUFFER_H
@@ -9,18 +11,21 @@
 #include "spoa/base/bytes/slice.h"
 
 struct buffer {
-    uint8_t *memory;
+    uint8_t *memory;     /* malloc'd; NULL only if the buffer is empty */
     uint32_t start, end; /* the bytes held are memory[start, end) */
-    uint32_t size;       /* of memory */
-    uint32_t limit;      /* more than this is never held, nor than BUFFER_LIMIT_MAX */
+    uint32_t size;       /* bytes allocated */
+    uint32_t limit;      /* largest number of bytes that the buffer may hold, at most BUFFER_LIMIT_MAX */
 };
+/* Offsets take 32 bits each: a relay has several buffers for each of a million tunnels. */
 #define BUFFER_LIMIT_MAX ((size_t)INT32_MAX)
 
+/* Returns an empty buffer. A limit above BUFFER_LIMIT_MAX is lowered to it. */
 static inline struct buffer buffer_with_limit(size_t limit)
 {
     return (struct buffer){NULL, 0, 0, 0, (uint32_t)(limit < BUFFER_LIMIT_MAX ? limit : BUFFER_LIMIT_MAX)};
 }
 
+/* Returns the bytes held, valid until the buffer next changes; absent if the buffer is empty. */
 static inline struct slice buffer_slice(const struct buffer *b)
 {
     return b->memory ? slice_of(b->memory + b->start, b->end - b->start) : (struct slice){NULL, 0};
@@ -31,27 +36,29 @@ static inline size_t buffer_len(const struct buffer *b)
     return b->end - b->start;
 }
 
-/* How many more bytes fit without more memory. */
+/* Returns the number of bytes that can be added without another allocation. */
 static inline size_t buffer_spare(const struct buffer *b)
 {
     size_t held = buffer_len(b);
     return held <= b->start ? b->size - held : b->size - b->end;
 }
 
-/* Appends all of s or nothing: false when the limit would be passed or memory is short. */
-bool buffer_put(struct buffer *b, struct slice s) __attribute__((warn_unused_result));
-/* At least `want` writable bytes behind those held, for a read(2) or an encoder; NULL when over the limit or out of
- * memory. *room is what may be written. What was written is then added with buffer_commit. */
-uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) __attribute__((warn_unused_result));
+/* Appends all of s. Returns false, and appends nothing, if the limit would be exceeded or memory is short. */
+bool buffer_put(struct buffer *b, struct slice s) MUST_CHECK;
+/* Returns at least `want` writable bytes after those held, for a read(2) or an encoder, and sets *room to the number that may be
+ * written. The caller then adds the bytes that it wrote with buffer_commit. Returns NULL if the limit would be exceeded or memory
+ * is short. */
+uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) MUST_CHECK;
 void buffer_commit(struct buffer *b, size_t len);
-/* Drops the first len bytes; len must not be more than is held. */
+/* Drops the first len bytes, which the buffer must hold. */
 void buffer_consume(struct buffer *b, size_t len);
-/* Keeps the first len bytes, of those that are held. */
+/* Keeps the first len bytes, which the buffer must hold, and drops the others. */
 void buffer_cut(struct buffer *b, size_t len);
-/* Another limit; what is held beyond it stays. */
+/* Changes the limit. Bytes held beyond a lower one stay until they are consumed. */
 void buffer_set_limit(struct buffer *b, size_t limit);
-/* Each holds what the other one held, which its limit has to allow; the limits stay. */
+/* Exchanges the contents of both buffers, which both limits must allow. Each buffer keeps its own limit. */
 void buffer_swap(struct buffer *a, struct buffer *b);
+/* Empties the buffer; the limit stays, and the buffer can be used again. */
 void buffer_free(struct buffer *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reader: takes bytes off a slice and never past its end. After the first failure every read fails and gives zeros,
- * so a parser may read a whole structure and ask reader.failed once.
+ * reader: takes bytes off the front of a slice, never past its end. After the first failure every read fails and returns zeros,
+ * so a parser may read a whole structure and check reader.failed once.
  */
 #ifndef CELLGATE_BASE_BYTES_READER_H
 #define CELLGATE_BASE_BYTES_READER_H
@@ -9,7 +9,8 @@
 #include "spoa/base/bytes/slice.h"
 
 struct reader {
-    struct slice rest;
+    struct slice rest; /* bytes that have not been read */
+    /* a read asked for more than there was, or the caller found the bytes wrong; stays set */
     bool failed;
 };
 
@@ -18,11 +19,13 @@ static inline struct reader reader_of(struct slice s)
     return (struct reader){s, false};
 }
 
+/* Returns true if every read succeeded and the end is reached. */
 static inline bool reader_done(const struct reader *r)
 {
     return !r->failed && r->rest.len == 0;
 }
 
+/* Returns the next len bytes; absent if there are fewer, and the reader has then failed. `len` may come straight from a peer. */
 static inline struct slice reader_take(struct reader *r, uint64_t len)
 {
     if (r->failed || len > r->rest.len) {
@@ -34,7 +37,7 @@ static inline struct slice reader_take(struct reader *r, uint64_t len)
     return taken;
 }
 
-/* Unsigned, big-endian, of 1 to 8 bytes. */
+/* Returns an unsigned big-endian number of 1 to 8 bytes. */
 static inline uint64_t reader_be(struct reader *r, size_t bytes)
 {
     const uint8_t *at = reader_take(r, bytes).at;

@@ -3,15 +3,12 @@
 
 #include <stdlib.h>
 
-static uint8_t lower(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
-}
+#include "spoa/base/bytes/ascii.h"
 
 bool slice_same_letters(const uint8_t *a, const uint8_t *b, size_t len)
 {
     for (size_t i = 0; i < len; i++)
-        if (lower(a[i]) != lower(b[i]))
+        if (ascii_lower(a[i]) != ascii_lower(b[i]))
             return false;
     return true;
 }
@@ -64,7 +61,7 @@ bool slice_u64(struct slice s, uint64_t max, uint64_t *value)
     if (s.len == 0)
         return false;
     for (size_t i = 0; i < s.len; i++) {
-        if (s.at[i] < '0' || s.at[i] > '9')
+        if (!ascii_is_digit(s.at[i]))
             return false;
         uint64_t digit = (uint64_t)(s.at[i] - '0');
         if (v > (max - digit) / 10 || digit > max)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slice: borrowed bytes. A slice owns nothing, may hold NUL, and is valid as long as what it points into.
- * An absent value is { NULL, 0 }; an empty one has a pointer and no length.
+ * slice: borrowed bytes. A slice owns nothing, may hold NUL, and is valid as long as the memory that it points into.
+ * An absent value is { NULL, 0 }; an empty one has a pointer and no length. Functions return slices by value.
  */
 #ifndef CELLGATE_BASE_BYTES_SLICE_H
 #define CELLGATE_BASE_BYTES_SLICE_H
@@ -14,18 +14,19 @@
 #include "spoa/base/bytes/must_check.h"
 
 struct slice {
-    const uint8_t *at;
+    const uint8_t *at; /* NULL: absent */
     size_t len;
 };
 
 #define SLICE_LITERAL(text) ((struct slice)SLICE_STATIC(text))
-/* To initialize a static one. */
+/* The initializer of a static slice, where C wants a constant. */
 #define SLICE_STATIC(text)                           \
     {                                                \
         (const uint8_t *)("" text), sizeof(text) - 1 \
     }
 
-/* printf("%.*s", SLICE_PRINTF(s)): only for text that is known to hold no NUL and no control bytes. */
+/* The arguments of "%.*s": printf("%.*s", SLICE_PRINTF(s)). The text must hold no NUL and no control bytes, which would reach a
+ * log or a terminal. */
 #define SLICE_PRINTF(s) (int)(s).len, (s).at ? (const char *)(s).at : ""
 
 static inline struct slice slice_of(const void *at, size_t len)
@@ -33,7 +34,7 @@ static inline struct slice slice_of(const void *at, size_t len)
     return (struct slice){at, len};
 }
 
-/* The bytes of a C string without its NUL; absent for NULL. */
+/* Returns the bytes of a C string without its NUL; absent for NULL. */
 static inline struct slice slice_text(const char *text)
 {
     return text ? slice_of(text, strlen(text)) : (struct slice){NULL, 0};
@@ -44,7 +45,7 @@ static inline bool slice_present(struct slice s)
     return s.at != NULL;
 }
 
-/* Names and words are mostly this short: two overlapping loads are faster than a call of memcmp. */
+/* Compares 8 to 16 bytes. Most names and words are this short, and two overlapping loads are faster than a call of memcmp. */
 static inline bool slice_equal_short(const uint8_t *a, const uint8_t *b, size_t len)
 {
     uint64_t a1, a2, b1, b2;
@@ -55,6 +56,8 @@ static inline bool slice_equal_short(const uint8_t *a, const uint8_t *b, size_t 
     return ((a1 ^ b1) | (a2 ^ b2)) == 0;
 }
 
+/* Compares bytes. An absent slice equals an empty one. The time depends on the content: for secrets there is
+ * slice_equal_constant_time. */
 static inline bool slice_equal(struct slice a, struct slice b)
 {
     if (a.len != b.len)
@@ -64,13 +67,13 @@ static inline bool slice_equal(struct slice a, struct slice b)
     return a.len == 0 || (a.at[0] == b.at[0] && memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* Always inline: the length of a literal is known then. */
+/* Compares with a C string. Inlining makes the length of a literal a constant. */
 __attribute__((always_inline)) static inline bool slice_is(struct slice s, const char *text)
 {
     return slice_equal(s, slice_text(text));
 }
 
-/* Bytes [from, from + len) of s, cut at its end. */
+/* Returns bytes [from, from + len) of s, cut at the end of s. */
 static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
 {
     if (from > s.len)
@@ -80,32 +83,36 @@ static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
     return s.at ? slice_of(s.at + from, len) : (struct slice){NULL, 0};
 }
 
+/* Returns s without its first `from` bytes; empty if s has no more. */
 static inline struct slice slice_from(struct slice s, size_t from)
 {
     return slice_sub(s, from, s.len);
 }
 
-/* ASCII only, as header names are compared (RFC 9110 section 5.1). */
+/* Compares without regard to the case of ASCII letters, as HTTP compares field names (RFC 9110 section 5.1). */
 bool slice_same_letters(const uint8_t *a, const uint8_t *b, size_t len);
 static inline bool slice_equal_nocase(struct slice a, struct slice b)
 {
     return a.len == b.len && slice_same_letters(a.at, b.at, a.len);
 }
+/* Returns true if s begins with prefix. */
 bool slice_starts(struct slice s, const char *prefix);
-/* Whether all are letters, digits, '-', '.', '_' and '~' (RFC 3986 section 2.3). */
+/* Returns true if every byte is an unreserved character of a URI: a letter, a digit, '-', '.', '_' or '~' (RFC 3986
+ * section 2.3). */
 bool slice_unreserved(struct slice s);
-/* First position of a byte, or s.len. */
+/* Returns the first position of a byte, or s.len if s does not have it. */
 size_t slice_find(struct slice s, uint8_t byte);
-/* Without spaces and tabs at both ends (RFC 9110 OWS). */
+/* Returns s without the spaces and tabs at both ends (OWS, RFC 9110 section 5.6.3). */
 struct slice slice_trim(struct slice s);
-/* Takes the part before the first `byte` off *rest; returns false when *rest was absent. After the last part
- * *rest is absent. "a,,b" split at ',' gives "a", "", "b". */
+/* Takes the part before the first `byte` off *rest. Returns false if *rest is absent; after the last part *rest becomes absent.
+ * "a,,b" split at ',' gives "a", "", "b", and "" gives one empty part. */
 bool slice_split(struct slice *rest, uint8_t byte, struct slice *part);
-/* Decimal digits only, no sign, no blank, at most max; false on anything else or an overflow. */
-bool slice_u64(struct slice s, uint64_t max, uint64_t *value);
-/* A malloc'd copy with a NUL behind it, or NULL when out of memory. The caller frees it. */
-char *slice_dup(struct slice s);
-/* In time that depends on the lengths alone; false when these differ. */
-bool slice_equal_constant_time(struct slice a, struct slice b);
+/* Reads decimal digits, without a sign or blanks. Returns false if s holds anything else or a number above max; *value is then
+ * unchanged. */
+bool slice_u64(struct slice s, uint64_t max, uint64_t *value) MUST_CHECK;
+/* Returns a malloc'd copy that ends with a NUL, which the caller frees, or NULL if memory is short. */
+char *slice_dup(struct slice s) MUST_CHECK;
+/* Compares in a time that depends on the lengths alone, for secrets. Returns false if the lengths differ. */
+bool slice_equal_constant_time(struct slice a, struct slice b) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* texts: a list of texts that its holder owns. */
+/* texts: a growing list of C strings that owns its strings. Zero bytes are an empty list. */
 #ifndef CELLGATE_BASE_BYTES_TEXTS_H
 #define CELLGATE_BASE_BYTES_TEXTS_H
 
@@ -9,12 +9,13 @@
 #include "spoa/base/bytes/slice.h"
 
 struct texts {
-    char **at;
+    char **at; /* count strings; NULL while the list is empty */
     size_t count;
 };
 
-/* Appends a copy. False when out of memory: nothing changed. */
-bool texts_add(struct texts *texts, struct slice text);
-void texts_free(struct texts *texts); /* *texts is the empty list then */
+/* Appends a copy. Returns false, and changes nothing, if memory is short. */
+bool texts_add(struct texts *texts, struct slice text) MUST_CHECK;
+/* Frees the strings. *texts becomes the empty list. */
+void texts_free(struct texts *texts);
 
 #endif

@@ -31,7 +31,7 @@ void writer_printf(struct writer *w, const char *format, ...)
     va_start(args, format);
     int need = vsnprintf((char *)w->at + w->len, w->size - w->len, format, args);
     va_end(args);
-    /* vsnprintf wants room for its NUL; a text that fits without it is refused too, which no caller minds */
+    /* vsnprintf needs room for its NUL, so a text that would fill the memory exactly counts as too long */
     if (need < 0 || (size_t)need >= w->size - w->len)
         w->full = true;
     else

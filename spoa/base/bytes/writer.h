@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * writer: puts bytes into memory of the caller's and never past its end. After the first write that does not fit,
- * nothing more is written and writer.full stays set, so a builder may write a whole structure and ask once.
+ * writer: puts bytes into the caller's memory, never past its end. After the first write that does not fit, nothing more is
+ * written and writer.full stays set, so an encoder may write a whole structure and check writer.full once.
  */
 #ifndef CELLGATE_BASE_BYTES_WRITER_H
 #define CELLGATE_BASE_BYTES_WRITER_H
@@ -10,8 +10,8 @@
 
 struct writer {
     uint8_t *at;
-    size_t len, size;
-    bool full;
+    size_t len, size; /* bytes written, bytes of memory; len <= size */
+    bool full;        /* a write did not fit: the bytes written are an incomplete structure */
 };
 
 static inline struct writer writer_of(void *memory, size_t size)
@@ -44,7 +44,7 @@ static inline void writer_u8(struct writer *w, uint8_t v)
     w->at[w->len++] = v;
 }
 
-/* Unsigned, big-endian, of 1 to 8 bytes. */
+/* Writes an unsigned big-endian number of 1 to 8 bytes. */
 static inline void writer_be(struct writer *w, uint64_t v, size_t bytes)
 {
     if (w->full || bytes > w->size - w->len) {
@@ -62,10 +62,11 @@ static inline void writer_text(struct writer *w, const char *text)
     writer_put(w, slice_text(text));
 }
 
+/* Writes a number in decimal digits, faster than writer_printf does. */
 void writer_decimal(struct writer *w, uint64_t v);
-/* "127.0.0.1", of four bytes in network order. */
+/* Writes an IPv4 address, given in network order, as "127.0.0.1". */
 void writer_ip4(struct writer *w, const uint8_t bytes[static 4]);
-
+/* Formats like printf. Needs room for one byte more than the text, as vsnprintf ends it with a NUL. */
 __attribute__((format(printf, 2, 3))) void writer_printf(struct writer *w, const char *format, ...);
 
 #endif

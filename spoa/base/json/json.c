@@ -12,15 +12,16 @@
 #include "spoa/base/os/file.h"
 
 struct json {
-    cJSON *root; /* each node's valueint is its index in places: cJSON's own value for it is of no use (see
-                    json.h) */
+    /* valueint of each node is its index in places; cJSON's own value is not used (see json.h) */
+    cJSON *root;
     struct slice text;
-    char *name;
+    char *name; /* the document's name in errors */
     struct json_place *places;
 };
 
 /* ---- positions ---- */
 
+/* Turns an offset into a line and a column. */
 static void position(struct slice text, size_t at, size_t *line, size_t *column)
 {
     *line = *column = 1;
@@ -28,7 +29,7 @@ static void position(struct slice text, size_t at, size_t *line, size_t *column)
         if (text.at[i] == '\n') {
             ++*line;
             *column = 1;
-        } else if ((text.at[i] & 0xC0) != 0x80) { /* not the inside of a UTF-8 character */
+        } else if ((text.at[i] & 0xC0) != 0x80) { /* not within a UTF-8 character */
             ++*column;
         }
     }
@@ -97,7 +98,7 @@ bool json_check(struct slice text, const char *name, int flags, struct json_limi
     return good;
 }
 
-/* The tree in preorder, as the scan saw it. */
+/* Numbers the nodes in preorder, from `next` on, as the scan has numbered their places. Returns the next free number. */
 static int number_nodes(cJSON *node, int next)
 {
     node->valueint = next++;
@@ -117,7 +118,8 @@ static bool build(struct json *doc, const char *plain, size_t places, struct fai
     return true;
 }
 
-/* `blank` is a copy of the text to read without comments, or NULL: there can be none. */
+/* Scans the text and builds the tree. `blank` is a copy of the text in which comments are erased for cJSON; NULL if the text may not
+ * have comments. */
 static bool parse(struct json *doc, char *blank, int flags, struct json_limits limits, struct fail *why)
 {
     struct json_scan scan = json_scan_of(doc->text, flags & JSON_COMMENTS, limits.depth);
@@ -131,20 +133,17 @@ static bool parse(struct json *doc, char *blank, int flags, struct json_limits l
     return good;
 }
 
-static bool take_copies(struct json *doc, struct slice text, const char *name)
-{
-    doc->text = slice_of(slice_dup(text), text.len);
-    doc->name = strdup(name);
-    return slice_present(doc->text) && doc->name;
-}
-
 struct json *json_parse(struct slice text, const char *name, int flags, struct json_limits limits,
                         struct fail *why)
 {
     bool comments = flags & JSON_COMMENTS, good = false;
     struct json *doc = calloc(1, sizeof *doc);
     char *blank = comments ? slice_dup(text) : NULL;
-    if (doc && take_copies(doc, text, name) && (blank || !comments))
+    if (doc) {
+        doc->text = slice_of(slice_dup(text), text.len);
+        doc->name = strdup(name);
+    }
+    if (doc && slice_present(doc->text) && doc->name && (blank || !comments))
         good = parse(doc, blank, flags, limits, why);
     else
         fail(why, "%s: out of memory", name);
@@ -306,18 +305,19 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
     return true;
 }
 
-/* A number as it stands: digits with a point among them, and where an exponent moves it. */
+/* The digits of a number before and after its point, and the power of ten that scales it. */
 struct decimal {
     struct slice whole, fraction;
     int64_t exponent;
 };
 
-enum { EXPONENT_MAX = 100000 }; /* more than a document's digits could make up for */
+enum { EXPONENT_MAX = 100000 }; /* a larger exponent changes no result: a number has at most 63 characters */
 
-/* The scan has seen that it is a number. Returns false if it is negative. */
+/* Splits a number that the scan has accepted. Returns false if it is negative. */
 static bool read_decimal(struct slice text, struct decimal *d)
 {
     size_t len = 0, at;
+    /* strchr finds NUL, too */
     while (len < text.len && strchr("+-.eE0123456789", text.at[len]) && text.at[len])
         len++;
     text = slice_sub(text, 0, len);
@@ -340,6 +340,7 @@ bool json_seconds(const struct json *doc, const json_node *node, int64_t max, in
     struct decimal d;
     if (!json_is_number(node) || !read_decimal(slice_from(doc->text, doc->places[node->valueint].value), &d))
         return false;
+    /* `places` digits stand before the point once the exponent has moved it; zeros follow the digits that are written */
     int64_t places = (int64_t)d.whole.len + d.exponent, v = 0;
     size_t digits = d.whole.len + d.fraction.len;
     for (int64_t i = 0; i < places && (v || (size_t)i < digits); i++) {
@@ -358,13 +359,15 @@ bool json_seconds(const struct json *doc, const json_node *node, int64_t max, in
 
 struct streaming {
     const struct json_stream *stream;
-    const char *key;
+    const char *key; /* the root's member that is streamed */
     struct fail *why;
-    bool found, refused; /* refused: by a callback, which has filled *why */
-    uint8_t *scratch;    /* for a key with escapes */
+    bool found;       /* the member was there */
+    bool refused;     /* a callback has returned false and filled *why */
+    uint8_t *scratch; /* an unescaped key; reused for the next one */
     size_t scratch_size;
 };
 
+/* Gives the unescaped key, valid until the next call. Returns false if memory is short. */
 static bool unescaped(struct json_scan *scan, struct streaming *s, struct slice raw, struct slice *key)
 {
     *key = raw;
@@ -381,7 +384,7 @@ static bool unescaped(struct json_scan *scan, struct streaming *s, struct slice 
     return true;
 }
 
-/* Scans a value, hands it to a callback, and keeps the position should it refuse. */
+/* Scans a value and passes it to a callback. */
 static bool hand_over(struct json_scan *scan, struct streaming *s, struct slice raw,
                       bool (*take)(void *, struct slice, struct slice, struct fail *))
 {
@@ -389,11 +392,12 @@ static bool hand_over(struct json_scan *scan, struct streaming *s, struct slice 
     struct slice key;
     if (!json_scan_value(scan, 0) || !unescaped(scan, s, raw, &key))
         return false;
-    struct slice value = slice_sub(scan->text, start, scan->at - start); /* and the space behind it */
+    /* includes the space after the value */
+    struct slice value = slice_sub(scan->text, start, scan->at - start);
     if (take(s->stream->context, key, value, s->why))
         return true;
     s->refused = true;
-    return json_scan_fail(scan, start, "");
+    return json_scan_fail(scan, start, ""); /* ends the scan; the callback has described the error */
 }
 
 static bool stream_each(struct json_scan *scan, struct slice raw, void *context)
@@ -419,20 +423,14 @@ static bool stream_root(struct json_scan *scan, struct slice raw, void *context)
     return hand_over(scan, s, raw, s->stream->other);
 }
 
-static bool stream_document(struct json_scan *scan, struct streaming *s)
-{
-    if (!json_scan_begin(scan) || !json_scan_object(scan, JSON_DUPLICATES_REFUSED, stream_root, s) ||
-        !json_scan_end(scan))
-        return false;
-    return s->found || json_scan_fail(scan, 0, "the expected member is missing");
-}
-
 bool json_stream_object(struct slice text, const char *name, const char *key, int flags, unsigned depth,
                         const struct json_stream *stream, struct fail *why)
 {
     struct json_scan scan = json_scan_of(text, flags & JSON_COMMENTS, depth);
     struct streaming s = {.stream = stream, .key = key, .why = why};
-    bool good = stream_document(&scan, &s);
+    bool good = json_scan_begin(&scan) && json_scan_object(&scan, JSON_DUPLICATES_REFUSED, stream_root, &s) &&
+                json_scan_end(&scan) &&
+                (s.found || json_scan_fail(&scan, 0, "the expected member is missing"));
     if (!good && !s.refused)
         fail_at(text, scan.what_at, name, why, scan.what);
     free(s.scratch);
@@ -447,20 +445,17 @@ struct members {
     void *context;
 };
 
-static struct slice without_space_behind(struct slice text)
-{
-    while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 static bool scan_one(struct json_scan *scan, struct slice key, void *context)
 {
     const struct members *members = context;
     size_t start = scan->at;
-    return json_scan_value(scan, 0) &&
-           members->member(members->context, key,
-                           without_space_behind(slice_sub(scan->text, start, scan->at - start)));
+    if (!json_scan_value(scan, 0))
+        return false;
+    struct slice value = slice_sub(scan->text, start, scan->at - start);
+    /* the scan has skipped the space after the value */
+    while (value.len && strchr(" \t\r\n", value.at[value.len - 1]))
+        value.len--;
+    return members->member(members->context, key, value);
 }
 
 bool json_members(struct slice text, unsigned depth,

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/base/json/json_feed.h"
 
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/base/json/json_scan.h"
 #include "spoa/base/json/json_string.h"
 
+/* Each state says what may come next. Space is allowed in every state up to AFTER. */
 enum state {
-    VALUE,        /* a value has to come */
-    FIRST_VALUE,  /* or `]` */
-    FIRST_KEY,    /* a key, or `}` */
-    KEY,          /* a key has to come */
-    COLON,        /* after a key */
-    AFTER,        /* after a value: a comma or the end of what it is in; at the outermost level space */
-    STRING,       /* within */
-    ESCAPE,       /* after a backslash */
-    HEX,          /* `next` more digits of \uXXXX */
-    LOW_ESCAPE,   /* the backslash of a surrogate's other half */
-    LOW_U,        /* its u */
-    UTF8,         /* `next` more bytes of a character, the first of which is from `low` to `high` */
-    WORD,         /* of true, false, null: what is left */
-    NUMBER_MINUS, /* after the sign */
-    NUMBER_ZERO,
-    NUMBER_DIGITS,
-    NUMBER_POINT, /* a digit has to come */
-    NUMBER_FRACTION,
-    NUMBER_E, /* a sign or a digit has to come */
-    NUMBER_SIGN,
-    NUMBER_EXPONENT,
-    BAD
+    VALUE,       /* a value */
+    FIRST_VALUE, /* a value or `]` */
+    FIRST_KEY,   /* a key or `}` */
+    KEY,         /* a key */
+    COLON,       /* the colon after a key */
+    AFTER,       /* a comma or the end of the container; after the outermost value only space */
+    STRING,      /* a character of a string, or its closing quote */
+    ESCAPE,      /* the character after a backslash */
+    /* `next` more digits of \uXXXX; `unit` has the value so far, `low` is set in a second surrogate */
+    HEX,
+    LOW_ESCAPE,      /* the backslash that begins the second surrogate of a pair */
+    LOW_U,           /* the u of the second surrogate */
+    UTF8,            /* `next` more bytes of a character, of which the first lies within [low, high] */
+    WORD,            /* the rest of true, false or null, at `word` */
+    NUMBER_MINUS,    /* a digit; like all NUMBER states, with `number` characters so far */
+    NUMBER_ZERO,     /* a point, an exponent or the end */
+    NUMBER_DIGITS,   /* a digit, a point, an exponent or the end */
+    NUMBER_POINT,    /* a digit */
+    NUMBER_FRACTION, /* a digit, an exponent or the end */
+    NUMBER_E,        /* a sign or a digit */
+    NUMBER_SIGN,     /* a digit */
+    NUMBER_EXPONENT, /* a digit or the end */
+    BAD              /* nothing: the document is not valid */
 };
 
 struct json_feed json_feed_of(unsigned depth)
@@ -34,21 +37,12 @@ struct json_feed json_feed_of(unsigned depth)
     return (struct json_feed){.depth_most = depth < JSON_FEED_DEPTH_MAX ? depth : JSON_FEED_DEPTH_MAX};
 }
 
-static bool is_space(uint8_t c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-static bool is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool in_array(const struct json_feed *f)
 {
     return f->depth && f->arrays >> (f->depth - 1) & 1;
 }
 
+/* Returns true if a number may end in this state. */
 static bool is_number_end(unsigned state)
 {
     return state == NUMBER_ZERO || state == NUMBER_DIGITS || state == NUMBER_FRACTION ||
@@ -60,7 +54,7 @@ bool json_feed_is_whole(const struct json_feed *f)
     return f->depth == 0 && (f->state == AFTER || is_number_end(f->state));
 }
 
-/* ---- containers ---- */
+/* ---- containers; every function below returns the next state ---- */
 
 static unsigned open_one(struct json_feed *f, bool array)
 {
@@ -122,21 +116,14 @@ static unsigned begin_value(struct json_feed *f, uint8_t c)
     case '0':
         return NUMBER_ZERO;
     default:
-        return is_digit(c) ? NUMBER_DIGITS : BAD;
+        return ascii_is_digit(c) ? NUMBER_DIGITS : BAD;
     }
 }
 
-static unsigned in_word(struct json_feed *f, uint8_t c)
+/* Returns BAD if the number cannot continue with c: then it has ended, or it is malformed. */
+static unsigned continue_number(unsigned state, uint8_t c)
 {
-    if (c != (uint8_t)*f->word)
-        return BAD;
-    return *++f->word ? WORD : AFTER;
-}
-
-/* BAD: the number does not go on with it. */
-static unsigned go_on_with_number(unsigned state, uint8_t c)
-{
-    bool digit = is_digit(c), e = c == 'e' || c == 'E';
+    bool digit = ascii_is_digit(c), e = c == 'e' || c == 'E';
     switch (state) {
     case NUMBER_MINUS:
         return c == '0' ? NUMBER_ZERO : digit ? NUMBER_DIGITS : BAD;
@@ -155,10 +142,11 @@ static unsigned go_on_with_number(unsigned state, uint8_t c)
     }
 }
 
+/* A number has no closing character, so the byte after it belongs to the next state: *again is then set. */
 static unsigned in_number(struct json_feed *f, uint8_t c, bool *again)
 {
-    unsigned state = go_on_with_number(f->state, c);
-    if (state == BAD && is_number_end(f->state) && !is_digit(c)) {
+    unsigned state = continue_number(f->state, c);
+    if (state == BAD && is_number_end(f->state) && !ascii_is_digit(c)) {
         *again = true;
         return AFTER;
     }
@@ -167,15 +155,7 @@ static unsigned in_number(struct json_feed *f, uint8_t c, bool *again)
 
 /* ---- strings ---- */
 
-static int hex_digit(uint8_t c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Of both halves of a pair one after the other: `low` says that it is the second. */
+/* Starts \uXXXX. `low` is set for the second surrogate of a pair. */
 static unsigned begin_hex(struct json_feed *f, bool low)
 {
     f->next = 4;
@@ -186,7 +166,7 @@ static unsigned begin_hex(struct json_feed *f, bool low)
 
 static unsigned in_hex(struct json_feed *f, uint8_t c)
 {
-    int digit = hex_digit(c);
+    int digit = ascii_hex_value(c);
     if (digit < 0)
         return BAD;
     f->unit = (uint16_t)(f->unit << 4 | digit);
@@ -198,14 +178,7 @@ static unsigned in_hex(struct json_feed *f, uint8_t c)
     return f->unit == 0 || low ? BAD : high ? LOW_ESCAPE : STRING;
 }
 
-static unsigned in_escape(struct json_feed *f, uint8_t c)
-{
-    if (c == 'u')
-        return begin_hex(f, false);
-    return c && strchr("\"\\/bfnrt", c) ? STRING : BAD;
-}
-
-/* As json_string_utf8: no overlong form, no surrogate, nothing beyond U+10FFFF. */
+/* Accepts the characters that json_string_utf8 accepts: no overlong form, no surrogate, nothing beyond U+10FFFF. */
 static unsigned begin_utf8(struct json_feed *f, uint8_t lead)
 {
     if (lead < 0xC2 || lead > 0xF4)
@@ -246,10 +219,10 @@ static unsigned begin_key(struct json_feed *f, uint8_t c)
 
 /* ---- one byte ---- */
 
-/* again: the byte is not taken, the state has changed for it. */
+/* Takes a byte. Sets *again if the byte only ended a number and must be taken once more, in the state returned. */
 static unsigned take(struct json_feed *f, uint8_t c, bool *again)
 {
-    if (f->state <= AFTER && is_space(c))
+    if (f->state <= AFTER && (c == ' ' || c == '\n' || c == '\t' || c == '\r'))
         return f->state;
     switch (f->state) {
     case FIRST_VALUE:
@@ -267,7 +240,9 @@ static unsigned take(struct json_feed *f, uint8_t c, bool *again)
     case STRING:
         return in_string(f, c);
     case ESCAPE:
-        return in_escape(f, c);
+        if (c == 'u')
+            return begin_hex(f, false);
+        return c && strchr("\"\\/bfnrt", c) ? STRING : BAD;
     case HEX:
         return in_hex(f, c);
     case LOW_ESCAPE:
@@ -277,7 +252,9 @@ static unsigned take(struct json_feed *f, uint8_t c, bool *again)
     case UTF8:
         return in_utf8(f, c);
     case WORD:
-        return in_word(f, c);
+        if (c != (uint8_t)*f->word)
+            return BAD;
+        return *++f->word ? WORD : AFTER;
     case BAD:
         return BAD;
     default:
@@ -285,8 +262,8 @@ static unsigned take(struct json_feed *f, uint8_t c, bool *again)
     }
 }
 
-/* What is told of the outermost object behind a step. */
-static enum json_feed_event tell(struct json_feed *f, unsigned before)
+/* Returns the event that the last byte has caused. `before` is the state before that byte. */
+static enum json_feed_event event_of(struct json_feed *f, unsigned before)
 {
     if (f->state == BAD)
         return JSON_FEED_BAD;
@@ -318,7 +295,7 @@ enum json_feed_event json_feed(struct json_feed *f, struct slice *bytes)
             f->at++;
             *bytes = slice_from(*bytes, 1);
         }
-        enum json_feed_event event = tell(f, before);
+        enum json_feed_event event = event_of(f, before);
         if (event != JSON_FEED_MORE)
             return event;
     }

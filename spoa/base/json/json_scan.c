@@ -32,12 +32,13 @@ static bool fail_here(struct json_scan *scan, const char *what)
     return json_scan_fail(scan, scan->at, scan->at < scan->text.len ? what : "the document ends too early");
 }
 
-/* The byte at the scan's position, or -1 at the end. */
+/* Returns the next byte, or -1 at the end of the text. */
 static int peek(const struct json_scan *scan)
 {
     return scan->at < scan->text.len ? scan->text.at[scan->at] : -1;
 }
 
+/* Skips the next byte if it is `byte`; else returns false. */
 static bool accept(struct json_scan *scan, int byte)
 {
     if (peek(scan) != byte)
@@ -48,7 +49,7 @@ static bool accept(struct json_scan *scan, int byte)
 
 /* ---- space ---- */
 
-/* The length of the comment at the front of s; 0 if there is none or it is not closed. */
+/* Returns the length of the comment at the front of s, or 0 if there is none or it is not closed. */
 static size_t comment_len(struct slice s)
 {
     if (s.len < 2 || s.at[0] != '/')
@@ -61,6 +62,7 @@ static size_t comment_len(struct slice s)
     return end ? (size_t)(end - s.at) + 2 : 0;
 }
 
+/* Skips space and, if allowed, comments. Fails on a comment that is not closed. */
 static bool skip_space(struct json_scan *scan)
 {
     for (;;) {
@@ -80,6 +82,7 @@ static bool skip_space(struct json_scan *scan)
     }
 }
 
+/* Skips `byte`, which must come next, and the space after it. */
 static bool expect(struct json_scan *scan, int byte, const char *what)
 {
     return (accept(scan, byte) || fail_here(scan, what)) && skip_space(scan);
@@ -87,7 +90,8 @@ static bool expect(struct json_scan *scan, int byte, const char *what)
 
 /* ---- memory ---- */
 
-/* Makes room for one more of an array that doubles. */
+/* Returns the array with room for one more element, at twice the size if it was full; NULL if memory is short: the old array is then
+ * still valid. */
 static void *grown(void *array, size_t len, size_t *size, size_t each)
 {
     if (len < *size)
@@ -99,6 +103,7 @@ static void *grown(void *array, size_t len, size_t *size, size_t each)
     return bigger;
 }
 
+/* Records where a value begins, if the caller wants places. */
 static bool keep_place(struct json_scan *scan, size_t key)
 {
     if (!scan->record)
@@ -124,7 +129,7 @@ static bool keep_key(struct json_scan *scan, struct slice key)
 
 bool json_scan_end(struct json_scan *scan)
 {
-    return scan->at == scan->text.len || json_scan_fail(scan, scan->at, "text behind the document");
+    return scan->at == scan->text.len || json_scan_fail(scan, scan->at, "text after the document");
 }
 
 /* ---- scalars ---- */
@@ -144,6 +149,7 @@ static bool scan_string(struct json_scan *scan, struct slice *raw)
     return true;
 }
 
+/* Scans one or more digits. */
 static bool scan_digits(struct json_scan *scan)
 {
     size_t start = scan->at;
@@ -173,6 +179,7 @@ static bool scan_number(struct json_scan *scan)
     return scan->at - start <= JSON_NUMBER_MAX || json_scan_fail(scan, start, "a number is too long");
 }
 
+/* Scans true, false or null. A word that the end of the text cuts off is reported as such. */
 static bool scan_word(struct json_scan *scan, const char *word)
 {
     struct slice rest = slice_from(scan->text, scan->at);
@@ -186,7 +193,7 @@ static bool scan_word(struct json_scan *scan, const char *word)
 
 /* ---- containers ---- */
 
-/* Equal keys in the order of the text, so that the second one is the culprit. */
+/* Orders keys by content. Equal ones keep the order of the text, so that the error points at the second one. */
 static int by_key(const void *one, const void *other)
 {
     const struct slice *a = one, *b = other;
@@ -194,7 +201,7 @@ static int by_key(const void *one, const void *other)
     return order ? order : (a->at > b->at) - (a->at < b->at);
 }
 
-/* Looks at the keys from `first` on, which are those of the object that just ended, and drops them. */
+/* Checks and drops the keys from index `first` on, which are those of the object that just ended. */
 static bool refuse_duplicates(struct json_scan *scan, size_t first)
 {
     size_t count = scan->keys_len - first;
@@ -202,7 +209,8 @@ static bool refuse_duplicates(struct json_scan *scan, size_t first)
     if (count < 2)
         return true;
     struct slice *keys = scan->keys + first;
-    if (count > 8) /* fewer are compared each with each */
+    /* Many keys are sorted, so that duplicates become neighbours. Up to eight are compared each with each, which is faster. */
+    if (count > 8)
         qsort(keys, count, sizeof *keys, by_key);
     size_t reach = count > 8 ? 1 : count;
     for (size_t i = 1; i < count; i++)
@@ -212,17 +220,7 @@ static bool refuse_duplicates(struct json_scan *scan, size_t first)
     return true;
 }
 
-static bool scan_members(struct json_scan *scan, bool keep, json_scan_member *member, void *context)
-{
-    do {
-        struct slice key = {NULL, 0};
-        if (!skip_space(scan) || !scan_string(scan, &key) || (keep && !keep_key(scan, key)) ||
-            !skip_space(scan) || !expect(scan, ':', "':' is expected") || !member(scan, key, context))
-            return false;
-    } while (accept(scan, ','));
-    return true;
-}
-
+/* Opens an object or an array. */
 static bool enter(struct json_scan *scan)
 {
     if (scan->depth_left == 0)
@@ -232,6 +230,7 @@ static bool enter(struct json_scan *scan)
     return skip_space(scan);
 }
 
+/* Closes an object or an array, whose closing bracket is `byte`. */
 static bool leave(struct json_scan *scan, int byte, const char *what)
 {
     scan->depth_left++;
@@ -245,24 +244,30 @@ bool json_scan_object(struct json_scan *scan, enum json_duplicates duplicates, j
     bool keep = duplicates == JSON_DUPLICATES_REFUSED;
     if (peek(scan) != '{')
         return fail_here(scan, "an object is expected");
-    if (!enter(scan) || (peek(scan) != '}' && !scan_members(scan, keep, member, context)))
+    if (!enter(scan))
         return false;
+    if (peek(scan) != '}') {
+        do {
+            struct slice key = {NULL, 0};
+            if (!skip_space(scan) || !scan_string(scan, &key) || (keep && !keep_key(scan, key)) ||
+                !skip_space(scan) || !expect(scan, ':', "':' is expected") || !member(scan, key, context))
+                return false;
+        } while (accept(scan, ','));
+    }
     return leave(scan, '}', "',' or '}' is expected") && (!keep || refuse_duplicates(scan, first));
-}
-
-static bool scan_elements(struct json_scan *scan)
-{
-    do {
-        if (!skip_space(scan) || !json_scan_value(scan, 0))
-            return false;
-    } while (accept(scan, ','));
-    return true;
 }
 
 static bool scan_array(struct json_scan *scan)
 {
-    return enter(scan) && (peek(scan) == ']' || scan_elements(scan)) &&
-           leave(scan, ']', "',' or ']' is expected");
+    if (!enter(scan))
+        return false;
+    if (peek(scan) != ']') {
+        do {
+            if (!skip_space(scan) || !json_scan_value(scan, 0))
+                return false;
+        } while (accept(scan, ','));
+    }
+    return leave(scan, ']', "',' or ']' is expected");
 }
 
 static bool scan_member(struct json_scan *scan, struct slice key, void *context)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/base/json/json_string.h"
 
+#include "spoa/base/bytes/ascii.h"
+
 size_t json_string_utf8(struct slice s)
 {
     uint8_t lead = s.at[0], low = 0x80, high = 0xBF;
@@ -8,13 +10,13 @@ size_t json_string_utf8(struct slice s)
     if (len == 0 || s.len < len)
         return 0;
     if (lead == 0xE0)
-        low = 0xA0; /* overlong */
+        low = 0xA0; /* below: overlong */
     else if (lead == 0xED)
-        high = 0x9F; /* surrogates */
+        high = 0x9F; /* above: surrogates */
     else if (lead == 0xF0)
-        low = 0x90; /* overlong */
+        low = 0x90; /* below: overlong */
     else if (lead == 0xF4)
-        high = 0x8F; /* beyond U+10FFFF */
+        high = 0x8F; /* above: beyond U+10FFFF */
     if (s.at[1] < low || s.at[1] > high)
         return 0;
     for (size_t i = 2; i < len; i++)
@@ -23,22 +25,14 @@ size_t json_string_utf8(struct slice s)
     return len;
 }
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* The UTF-16 unit of `\uXXXX` at the front of s, or -1. */
+/* Returns the UTF-16 unit of `\uXXXX` at the front of s, or -1. */
 static int32_t escaped_unit(struct slice s)
 {
     int32_t unit = 0;
     if (s.len < 6 || s.at[0] != '\\' || s.at[1] != 'u')
         return -1;
     for (size_t i = 2; i < 6; i++) {
-        int digit = hex_digit(s.at[i]);
+        int digit = ascii_hex_value(s.at[i]);
         if (digit < 0)
             return -1;
         unit = unit << 4 | digit;
@@ -46,17 +40,20 @@ static int32_t escaped_unit(struct slice s)
     return unit;
 }
 
+/* Returns true for the first surrogate of a pair. */
 static bool is_high(int32_t unit)
 {
     return unit >= 0xD800 && unit < 0xDC00;
 }
 
+/* Returns true for the second surrogate of a pair. */
 static bool is_low(int32_t unit)
 {
     return unit >= 0xDC00 && unit < 0xE000;
 }
 
-/* s begins with a backslash; *len is the length of the escape, both halves of a pair included. */
+/* Checks the escape at the front of s, which begins with a backslash. Returns NULL or the error; *len is the length of the
+ * escape, with both halves of a surrogate pair. */
 static const char *check_escape(struct slice s, size_t *len)
 {
     uint8_t c = s.len > 1 ? s.at[1] : 0;
@@ -76,11 +73,6 @@ static const char *check_escape(struct slice s, size_t *len)
     return NULL;
 }
 
-static bool is_plain(uint8_t c)
-{
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
-
 size_t json_string_plain(struct slice s)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -88,13 +80,13 @@ size_t json_string_plain(struct slice s)
     for (; s.len - len >= 8; len += 8) {
         uint64_t v;
         memcpy(&v, s.at + len, 8);
-        /* each term has a byte's top bit set if that byte is a control, a quote or a backslash; borrows can
-         * set more bits, but only where one is set already */
+        /* Each term sets the top bit of a byte that is a control, a quote, a backslash or not ASCII. A borrow can set the top
+         * bit of a later byte as well, but only after a byte that has set one already, so the test below stays right. */
         uint64_t special = (v - ones * 0x20) | ((v ^ ones * '"') - ones) | ((v ^ ones * '\\') - ones) | v;
         if (special & tops)
             break;
     }
-    while (len < s.len && is_plain(s.at[len]))
+    while (len < s.len && json_string_is_plain(s.at[len]))
         len++;
     return len;
 }
@@ -134,7 +126,8 @@ static size_t encode_utf8(uint32_t point, uint8_t out[4])
     return len;
 }
 
-/* Takes one byte or one escape off *raw and gives the bytes it stands for: never more than it is long. */
+/* Takes one byte or one escape off *raw, writes the bytes that it stands for, and returns their number. An escape never stands for
+ * more bytes than it has. */
 static size_t unescape_one(struct slice *raw, uint8_t out[4])
 {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
@@ -170,13 +163,14 @@ size_t json_string_unescape(struct slice raw, uint8_t *out)
     return len;
 }
 
+/* A position in raw text that is unescaped while it is read. */
 struct cursor {
-    struct slice raw;
-    uint8_t bytes[4];
-    size_t at, len;
+    struct slice raw; /* not read yet */
+    uint8_t bytes[4]; /* the last escape, unescaped */
+    size_t at, len;   /* next byte of `bytes`, their number */
 };
 
-/* The next unescaped byte, or -1 at the end. */
+/* Returns the next unescaped byte, or -1 at the end. */
 static int next_byte(struct cursor *c)
 {
     if (c->at == c->len) {
@@ -190,7 +184,7 @@ static int next_byte(struct cursor *c)
 
 int json_string_compare(struct slice a, struct slice b)
 {
-    /* nearly always the first bytes decide */
+    /* the first bytes decide most comparisons */
     if (a.len && b.len && a.at[0] != b.at[0] && a.at[0] != '\\' && b.at[0] != '\\')
         return a.at[0] - b.at[0];
     if (slice_find(a, '\\') == a.len && slice_find(b, '\\') == b.len) {

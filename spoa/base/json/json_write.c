@@ -6,9 +6,9 @@
 
 #include "spoa/base/json/json_string.h"
 
-enum { ONE_MAX = 6 }; /* bytes that stand for one character */
+enum { ONE_MAX = 6 }; /* bytes of the longest escape */
 
-/* Takes one character that does not stand for itself off *text, writes it, and returns the number of bytes. */
+/* Takes one character that is not plain off *text, writes it escaped or as UTF-8, and returns the number of bytes written. */
 static size_t put_one(uint8_t *to, struct slice *text)
 {
     static const char hex[] = "0123456789abcdef";
@@ -31,17 +31,12 @@ static size_t put_one(uint8_t *to, struct slice *text)
     return 6;
 }
 
-static bool stands_for_itself(uint8_t c)
-{
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
-
-/* Takes as much off *text as fits into `room` bytes, and returns the number of bytes that stand for it. */
+/* Takes as much off *text as fits into `room` bytes, writes it, and returns the number of bytes written. */
 static size_t put_some(uint8_t *to, size_t room, struct slice *text)
 {
     size_t len = 0;
     while (text->len && room - len >= ONE_MAX) {
-        if (!stands_for_itself(text->at[0])) {
+        if (!json_string_is_plain(text->at[0])) {
             len += put_one(to + len, text);
             continue;
         }
@@ -59,7 +54,7 @@ size_t json_text_len(struct slice text)
     size_t len = 2;
     while (text.len) {
         uint8_t c = text.at[0];
-        size_t plain = stands_for_itself(c) ? json_string_plain(text) : 0;
+        size_t plain = json_string_is_plain(c) ? json_string_plain(text) : 0;
         len += plain;
         if (!plain && c < 0x80)
             len += c < 0x20 ? 6 : 2;

@@ -7,7 +7,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* Reads until the end of the file or until the memory is full; -1 on an error. */
+/* Reads until the end of the file or until the memory is full. Returns the number of bytes, or -1 on an error. */
 static ssize_t read_all(int fd, uint8_t *memory, size_t size)
 {
     size_t len = 0;
@@ -24,7 +24,8 @@ static ssize_t read_all(int fd, uint8_t *memory, size_t size)
     return (ssize_t)len;
 }
 
-/* Reads at most `limit` bytes into `room`, of which one is for seeing that there is more. */
+/* Reads a file of fewer than `room` bytes. The last byte of the room stays empty unless the file is longer than the caller expected,
+ * which shows that the file exceeds `limit` or grew since its size was looked up. */
 static bool read_open(int fd, const char *path, size_t room, size_t limit, struct slice *content,
                       struct fail *why)
 {
@@ -47,26 +48,22 @@ static bool read_open(int fd, const char *path, size_t room, size_t limit, struc
     return true;
 }
 
-static bool look_at(int fd, const char *path, struct stat *look, struct fail *why)
-{
-    if (fstat(fd, look) < 0)
-        return fail(why, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(look->st_mode))
-        return fail(why, "%s: %s", path, strerror(EISDIR));
-    return S_ISREG(look->st_mode) || fail(why, "%s: not a regular file", path);
-}
-
-/* -1 and *why. O_NONBLOCK: the open of a FIFO that nobody writes to would wait for a writer. */
+/* Opens a regular file and looks at it. Returns its descriptor, or -1 and fills *why. Without O_NONBLOCK, opening a FIFO would wait
+ * for a writer. */
 static int open_regular(const char *path, struct stat *look, struct fail *why)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, look) < 0)
         fail(why, "%s: %s", path, strerror(errno));
-    else if (!look_at(fd, path, look, why)) {
+    else if (S_ISDIR(look->st_mode))
+        fail(why, "%s: %s", path, strerror(EISDIR));
+    else if (!S_ISREG(look->st_mode))
+        fail(why, "%s: not a regular file", path);
+    else
+        return fd;
+    if (fd >= 0)
         close(fd);
-        return -1;
-    }
-    return fd;
+    return -1;
 }
 
 static bool read_sized(int fd, const char *path, const struct stat *look, size_t limit, struct slice *content,
@@ -90,40 +87,42 @@ bool file_read(const char *path, size_t limit, struct slice *content, struct fai
 
 /* ---- secrets ---- */
 
-/* The form in which the kernel hands out a POSIX ACL: a version, then entries. */
-enum { ACL_HEAD = 4, ACL_ENTRY = 8, ACL_MOST = ACL_HEAD + 64 * ACL_ENTRY };
-enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
-enum { WRITES = 2, ALL = 7 };
+/* The kernel's form of a POSIX ACL, an extended attribute: a version, then entries of a tag, permissions and an id. */
+enum { ACL_HEAD = 4, ACL_ENTRY = 8, ACL_MAX = ACL_HEAD + 64 * ACL_ENTRY };         /* bytes */
+enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 }; /* tags */
+enum { WRITES = 2, ALL = 7 };                                                      /* permissions */
 static const char acl_name[] = "system.posix_acl_access";
 
-/* What there is to judge. If there is an ACL, its mask stands in the group's bits of the mode. */
+/* The facts about a file. If the file has an ACL, the group bits of the mode are the ACL's mask. */
 struct judged {
     struct stat look;
-    uint8_t acl[ACL_MOST];
-    ssize_t acl_len;  /* 0: there is none */
-    bool acl_unknown; /* there may be one, which cannot be read */
+    uint8_t acl[ACL_MAX];
+    ssize_t acl_len;  /* 0 if there is no ACL */
+    bool acl_unknown; /* there may be an ACL that cannot be read */
     bool by_root;
     const char *path;
 };
 
-/* Who can do more than FILE_PRIVATE, as words, and how much. */
+/* The widest exposure found so far. */
 struct finding {
     enum file_exposure exposure;
-    const char *who;
+    const char *who; /* words for an error */
 };
 
+/* Notes the result of getxattr(2). */
 static void note_acl(struct judged *j, ssize_t len)
 {
     j->acl_len = len < 0 ? 0 : len;
     j->acl_unknown = len < 0 && errno != ENODATA && errno != ENOTSUP;
 }
 
+/* Returns true if the file may have an ACL: one that grants anything shows in the group bits of the mode. */
 static bool may_have_acl(const struct judged *j)
 {
     return S_ISREG(j->look.st_mode) && j->look.st_mode & S_IRWXG;
 }
 
-/* Notes the worst. `trusted` may read. */
+/* Notes permissions if they are wider than those found so far. `trusted` says that reading is fine. */
 static void find(struct finding *f, unsigned permissions, bool trusted, const char *who)
 {
     enum file_exposure exposure = permissions & WRITES      ? FILE_WRITABLE
@@ -133,6 +132,7 @@ static void find(struct finding *f, unsigned permissions, bool trusted, const ch
         *f = (struct finding){exposure, who};
 }
 
+/* Returns true if only this process's own group is meant. */
 static bool is_own_group(const struct judged *j, gid_t group)
 {
     return j->by_root || (!j->acl_unknown && group == getegid());
@@ -162,6 +162,7 @@ static void find_in_acl(const struct judged *j, struct finding *f)
     }
 }
 
+/* Returns the widest exposure by mode, ACL and owner, and describes it in *what unless the file is private. */
 static enum file_exposure judge(const struct judged *j, struct fail *what)
 {
     struct finding f = {FILE_PRIVATE, NULL};
@@ -202,6 +203,7 @@ enum file_exposure file_exposure_of(int fd, const char *path, struct fail *what)
     return judge(&j, what);
 }
 
+/* Opens a secret and judges the open file. Returns -1 and fills *why if the file is more exposed than `most`. */
 static int open_secret(const char *path, enum file_exposure most, struct stat *look, struct fail *why)
 {
     struct fail exposed;
@@ -209,7 +211,7 @@ static int open_secret(const char *path, enum file_exposure most, struct stat *l
     if (fd < 0 || file_exposure_of(fd, path, &exposed) <= most)
         return fd;
     close(fd);
-    *why = exposed; /* what is tolerated says nothing */
+    *why = exposed; /* filled only here: an exposure that is tolerated is no error */
     return -1;
 }
 
@@ -281,7 +283,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The time of its last change is the only one that nobody can set. */
+/* Compares st_ctim, too: unlike the size and st_mtim, no program can set the time of the last change. */
 bool file_looks_same(const struct stat *before, const struct stat *now)
 {
     return before->st_dev == now->st_dev && before->st_ino == now->st_ino &&

@@ -4,7 +4,7 @@
 #include <openssl/crypto.h>
 #include <stdlib.h>
 
-static _Thread_local bool lacked;
+static _Thread_local bool lacked; /* an allocation failed since openssl_memory_watch */
 
 static void *got(void *memory)
 {
@@ -33,8 +33,8 @@ static void openssl_free(void *memory, const char *file, int line)
     free(memory);
 }
 
-/* OpenSSL takes them only before its first allocation. */
-__attribute__((constructor)) static void be_told(void)
+/* Runs before main, because OpenSSL accepts the functions only before its first allocation. */
+__attribute__((constructor)) static void install(void)
 {
     if (!CRYPTO_set_mem_functions(openssl_malloc, openssl_realloc, openssl_free))
         abort();
@@ -43,7 +43,8 @@ __attribute__((constructor)) static void be_told(void)
 bool openssl_memory_begin(struct fail *why)
 {
     openssl_memory_watch();
-    (void)OSSL_LIB_CTX_set0_default(NULL); /* which is made now, and stays what it is */
+    /* the call creates the default context and, given NULL, does not replace it */
+    (void)OSSL_LIB_CTX_set0_default(NULL);
     return !lacked || fail(why, "out of memory");
 }
 

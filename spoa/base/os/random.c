@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { POOL = 256 }; /* what getrandom gives whole, without being interrupted */
+enum { POOL = 256 }; /* bytes; getrandom(2) returns up to 256 whole, without being interrupted */
 
 bool random_bytes(void *to, size_t len)
 {
     static _Thread_local uint8_t pool[POOL];
-    static _Thread_local size_t left;
+    static _Thread_local size_t left; /* bytes at the front of the pool that were not handed out */
 
     assert(len <= RANDOM_MAX);
     if (left < len) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * random: unpredictable bytes from getrandom(2), which each thread asks for a few hundred at a time: for masks and nonces, of
- * which a tunnel takes several. A byte that was given is not kept. For keys that last, ask the kernel.
+ * random: unpredictable bytes for masks and nonces. Each thread fetches a few hundred bytes of getrandom(2) at a time, because a
+ * tunnel needs several small numbers and a system call for each would show. A byte is erased when it is handed out. Keys that last
+ * come from the kernel directly (hash_secret_init).
  */
 #ifndef CELLGATE_BASE_OS_RANDOM_H
 #define CELLGATE_BASE_OS_RANDOM_H
@@ -10,10 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RANDOM_MAX = 64 }; /* bytes of one call */
+#include "spoa/base/bytes/must_check.h"
 
-/* False when the kernel gives none. */
-bool random_bytes(void *to, size_t len) __attribute__((warn_unused_result));
+enum { RANDOM_MAX = 64 }; /* largest number of bytes of one call */
+
+/* Fills `len` bytes, at most RANDOM_MAX. Returns false if the kernel provides none. */
+bool random_bytes(void *to, size_t len) MUST_CHECK;
+/* Returns a random number. Cannot fail: arc4random(3) serves if the kernel does not. */
 uint32_t random_u32(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* thread: starts threads that leave all signals to the main one. */
+/* thread: starts threads in which all signals are blocked, so that the main thread alone handles them. */
 #ifndef CELLGATE_BASE_OS_THREAD_H
 #define CELLGATE_BASE_OS_THREAD_H
 
@@ -7,7 +7,8 @@
 
 #include "spoa/base/os/fail.h"
 
-/* False and *why ("cannot start a thread: ..."). */
-bool thread_start(pthread_t *thread, void *(*run)(void *context), void *context, struct fail *why);
+/* Starts run(context) in a new thread, which the caller joins. Returns false and fills *why ("cannot start a thread: ...") if the
+ * system refuses. */
+bool thread_start(pthread_t *thread, void *(*run)(void *context), void *context, struct fail *why) MUST_CHECK;
 
 #endif

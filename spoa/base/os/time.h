@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * time: times and durations are microseconds, uint64_t, of a clock that only goes forward (loop_clock); 250 * MILLISECOND.
- * What is meant on the wall clock says so: Unix seconds, or milliseconds as in a file of settings.
+ * time: units of time. A time or a duration is a number of microseconds in a uint64_t, of a clock that only goes forward
+ * (loop_clock); 250 * MILLISECOND is a quarter of a second. A value of the wall clock, or in another unit, says so in its name or
+ * its comment.
  */
 #ifndef CELLGATE_BASE_OS_TIME_H
 #define CELLGATE_BASE_OS_TIME_H

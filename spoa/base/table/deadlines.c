@@ -6,13 +6,14 @@
 
 enum { CHILDREN = 4, ROOM_MIN = 16 };
 
-/* ---- the heap: places are counted from 0 here ---- */
+/* ---- the heap; in this part places are counted from 0 ---- */
 static void put(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
 {
     d->heap[place] = entry;
     entry.of->place = place + 1;
 }
 
+/* Puts an entry at `place` or above: each parent that is due later moves down. */
 static void rise(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
 {
     while (place) {
@@ -25,7 +26,7 @@ static void rise(struct deadlines *d, uint32_t place, struct deadlines_entry ent
     put(d, place, entry);
 }
 
-/* The one of its children that is due first; d->count: it has none. */
+/* Returns the child that is due first, or d->count if there is no child. */
 static uint32_t first_child(const struct deadlines *d, uint32_t place)
 {
     uint64_t from = (uint64_t)place * CHILDREN + 1;
@@ -38,24 +39,20 @@ static uint32_t first_child(const struct deadlines *d, uint32_t place)
     return first;
 }
 
-static void sink(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
+/* Puts an entry into the free `place` or, as the order of the heap demands, above or below it. */
+static void settle(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
 {
+    if (place && d->heap[(place - 1) / CHILDREN].at > entry.at) {
+        rise(d, place, entry);
+        return;
+    }
     for (uint32_t child; (child = first_child(d, place)) < d->count && d->heap[child].at < entry.at;
          place = child)
         put(d, place, d->heap[child]);
     put(d, place, entry);
 }
 
-/* An entry is to be somewhere at or around this place, whose own one is gone. */
-static void settle(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
-{
-    if (place && d->heap[(place - 1) / CHILDREN].at > entry.at)
-        rise(d, place, entry);
-    else
-        sink(d, place, entry);
-}
-
-/* ---- for the outside ---- */
+/* ---- the interface ---- */
 bool deadlines_reserve(struct deadlines *d, size_t objects)
 {
     if (objects <= d->room)

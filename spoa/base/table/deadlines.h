@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * deadlines: which of many objects is due next. An object has four bytes in it, and takes sixteen here while it is due at all.
- * Times are of any unit that begins small. For one thread.
+ * deadlines: a heap that knows which of many objects is due first. Each object embeds four bytes; the heap uses sixteen more for an
+ * object that has a deadline. Times are in any unit, as long as all are in the same one. For one thread at a time.
  */
 #ifndef CELLGATE_BASE_TABLE_DEADLINES_H
 #define CELLGATE_BASE_TABLE_DEADLINES_H
@@ -10,33 +10,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "spoa/base/bytes/must_check.h"
+
 #define DEADLINES_MAX (UINT32_MAX / 2) /* objects */
 
-/* In the object, zeroed before its first use. It stays where it is while it has a time. */
+/* A member of each object, zeroed before its first use. The object must not move while it has a deadline: the heap points to it. */
 struct deadline {
-    uint32_t place; /* counted from 1; 0: it has none */
+    uint32_t place; /* index in the heap, counted from 1; 0 means no deadline */
 };
 
-/* Zeroed before its first use. */
+/* Zero bytes are an empty heap. */
 struct deadlines {
     struct deadlines_entry {
         uint64_t at;
         struct deadline *of;
-    } * heap;
-    uint32_t count, room;
+    } * heap;             /* each entry has CHILDREN children, none of which is due before it */
+    uint32_t count, room; /* entries in use, entries allocated */
 };
 
-/* So many objects may have a time from now on. False: out of memory, or more than DEADLINES_MAX. */
-bool deadlines_reserve(struct deadlines *d, size_t objects) __attribute__((warn_unused_result));
-/* It is due then, and not when it was before. There is room for it. */
+/* Makes room for this number of objects with deadlines, so that deadlines_set cannot fail. Returns false if memory is short or
+ * `objects` exceeds DEADLINES_MAX. */
+bool deadlines_reserve(struct deadlines *d, size_t objects) MUST_CHECK;
+/* Sets or changes the deadline of an object. The caller has reserved room for the object. */
 void deadlines_set(struct deadlines *d, struct deadline *of, uint64_t at);
-/* It is not due any more; one that has no time is fine. */
+/* Removes the deadline of an object. Does nothing if the object has none. */
 void deadlines_clear(struct deadlines *d, struct deadline *of);
-/* When it is due; UINT64_MAX: not at all. */
+/* Returns the deadline of an object, or UINT64_MAX if the object has none. */
 uint64_t deadlines_at(const struct deadlines *d, const struct deadline *of);
-/* When the first one is; UINT64_MAX: none is. */
+/* Returns the first deadline of all, or UINT64_MAX if there is none. */
 uint64_t deadlines_first(const struct deadlines *d);
-/* The first one that is due by now, which has no time then; NULL: none. */
+/* Returns the object that is due first if its deadline is not after `now`, and removes the deadline; else NULL. */
 struct deadline *deadlines_take(struct deadlines *d, uint64_t now);
 void deadlines_free(struct deadlines *d);
 

@@ -7,34 +7,34 @@
 enum {
     NOBODY = UINT32_MAX,
     ALL = FAIR_RANKS * FAIR_LINES,
-    WAYS = 8,
+    WAYS = 8, /* lines among which an owner finds its own: a bounded search */
     SETS = FAIR_LINES / WAYS,
-    SPARED = 8, /* one part of this number is left to those who have few */
-    FEW = 32,   /* and of it, and of what is free, each of these may have one part of this number */
+    SPARED = 8, /* 1/SPARED of all places is kept for owners that have few */
+    FEW = 32    /* an owner may always have 1/FEW of what it leaves free */
 };
 
-/* What one owner has. It stands in the ring of its rank while one of its places waits. */
+/* The account of one owner. A line is a member of its rank's ring while one of its places waits. */
 struct line {
-    uint64_t hash; /* of its owner, while it has places */
-    uint32_t places, served;
-    struct fair_place *first, *last;
-    uint32_t next, before; /* in the ring */
+    uint64_t hash;                   /* the owner's; valid while places > 0 */
+    uint32_t places, served;         /* numbers taken, and being served */
+    struct fair_place *first, *last; /* places that wait, in the order in which they are served */
+    uint32_t next, before;           /* in the ring */
 };
 
-/* The owners of a rank who wait, in turn. */
+/* The lines of one rank that wait, in the order of their turns. */
 struct ring {
-    uint32_t at; /* whose turn it is; NOBODY: nobody waits */
-    uint32_t lines;
-    uint32_t places, served; /* of all owners of that rank */
+    uint32_t at;             /* line whose turn is next; NOBODY: none waits */
+    uint32_t lines;          /* members of the ring */
+    uint32_t places, served; /* sums over all lines of the rank */
 };
 
 struct fair {
     struct fair_limits limits;
-    uint32_t places, served, waiting;
-    unsigned turn;
+    uint32_t places, served, waiting; /* sums over all lines */
+    unsigned turn;                    /* index of the next of the eight turns in fair_next */
     struct ring rings[FAIR_RANKS];
-    struct fair_place *newest, *oldest;
-    struct line lines[ALL];
+    struct fair_place *newest, *oldest; /* all that wait, by the time at which they began to */
+    struct line lines[ALL];             /* FAIR_LINES for each rank */
 };
 
 struct fair *fair_new(const struct fair_limits *limits)
@@ -50,7 +50,7 @@ struct fair *fair_new(const struct fair_limits *limits)
     return f;
 }
 
-/* Its own line, or a free one of its set; where all of these are others', one of them is shared. */
+/* Returns the owner's line, or a free line of its set. If other owners have all lines of the set, the owner shares one of them. */
 static uint32_t line_of(const struct fair *f, struct fair_owner owner)
 {
     uint32_t set = (uint32_t)owner.rank * FAIR_LINES + (uint32_t)(owner.hash % SETS) * WAYS;
@@ -73,15 +73,11 @@ static struct ring *ring_of(struct fair *f, uint32_t line)
     return &f->rings[line / FAIR_LINES];
 }
 
-static uint32_t half(uint32_t of)
-{
-    return of - of / 2;
-}
-
 /* ---- places ---- */
 
-/* Returns true if an owner of `own` out of `used` may have `more` out of `max`, of which 1 part in `spared` is for those who have
- * few (0: none). One that has none gets what there is. */
+/* Returns true if an owner that has `own` of the `max` places may take `more`, while all owners have `used`. An owner without a place may
+ * take any that is free. Otherwise it may have as much as it leaves free beyond the spared places, 1/spared of all (none if 0), or a few
+ * of all it leaves free, whichever is more. */
 static bool is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, uint32_t spared)
 {
     uint32_t free = max - used;
@@ -92,12 +88,13 @@ static bool is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, ui
     return own == 0 || own + more <= part;
 }
 
-/* The same; `of_rank` of those that are used are of its rank. */
+/* Like is_part, and applies the same rule to the half of `max` that unverified owners share. `of_rank` is the number that all owners of
+ * the rank have taken. */
 static bool is_within(uint32_t max, uint32_t used, uint32_t of_rank, enum fair_rank rank, uint32_t own,
                       uint32_t more, uint32_t spared)
 {
     return is_part(max, used, own, more, spared) &&
-           (rank != FAIR_UNVERIFIED || is_part(half(max), of_rank, own, more, spared));
+           (rank != FAIR_UNVERIFIED || is_part(max - max / 2, of_rank, own, more, spared));
 }
 
 bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
@@ -108,6 +105,7 @@ bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
                      SPARED);
 }
 
+/* Adds `cost` to all sums; a negative number, as uint32_t, subtracts. */
 static void add_places(struct fair *f, struct fair_place *p, uint32_t cost)
 {
     f->lines[p->line].places += cost;
@@ -124,6 +122,7 @@ static void add_served(struct fair *f, const struct fair_place *p, uint32_t coun
 
 /* ---- waiting ---- */
 
+/* Inserts a line before the one whose turn is next, so that the new one waits for all others. */
 static void join_ring(struct fair *f, uint32_t line)
 {
     struct ring *r = ring_of(f, line);
@@ -134,7 +133,7 @@ static void join_ring(struct fair *f, uint32_t line)
         r->at = line;
         return;
     }
-    l->next = r->at; /* the last one to have its turn */
+    l->next = r->at;
     l->before = f->lines[r->at].before;
     f->lines[l->before].next = line;
     f->lines[r->at].before = line;
@@ -183,7 +182,7 @@ static void end_waiting(struct fair *f, struct fair_place *p)
         leave_ring(f, p->line);
 }
 
-/* Out of the state that it has, for another one. */
+/* Undoes what the present state of a place counts; the caller then sets another state. */
 static void end_state(struct fair *f, struct fair_place *p)
 {
     if (p->state == FAIR_WAITS)
@@ -228,17 +227,18 @@ void fair_leave(struct fair *f, struct fair_place *p)
     p->state = FAIR_OUT;
 }
 
-/* ---- being served ---- */
+/* ---- serving ---- */
 
+/* Serves the next place of a rank. Returns NULL if no owner of the rank may have another place served. */
 static struct fair_place *next_of(struct fair *f, enum fair_rank rank)
 {
     struct ring *r = &f->rings[rank];
-    uint32_t most = f->limits.served;
-    for (uint32_t left = most && f->served >= most ? 0 : r->lines; left; left--) {
+    uint32_t max = f->limits.served;
+    for (uint32_t left = max && f->served >= max ? 0 : r->lines; left; left--) {
         const struct line *l = &f->lines[r->at];
         struct fair_place *p = l->first;
         r->at = l->next;
-        if (most && !is_within(most, f->served, r->served, rank, l->served, 1, 0))
+        if (max && !is_within(max, f->served, r->served, rank, l->served, 1, 0))
             continue;
         end_waiting(f, p);
         p->state = FAIR_SERVED;
@@ -252,6 +252,7 @@ struct fair_place *fair_next(struct fair *f)
 {
     static const enum fair_rank turns[8] = {FAIR_IN_USE, FAIR_VERIFIED, FAIR_IN_USE,     FAIR_VERIFIED,
                                             FAIR_IN_USE, FAIR_VERIFIED, FAIR_UNVERIFIED, FAIR_IN_USE};
+    /* first the rank whose turn it is, then any other that can use the turn */
     struct fair_place *p = f->waiting ? next_of(f, turns[f->turn]) : NULL;
     for (unsigned rank = 0; f->waiting && !p && rank < FAIR_RANKS; rank++)
         p = next_of(f, rank);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fair: places that owners share, and the order in which those who wait are served. Whatever holds or asks for others has one:
- * look-ups of a directory, wakes, names, decisions that wait.
+ * fair: shares a fixed number of places among owners, and decides whose waiting place is served next. Everything that holds a place
+ * or makes others wait uses this module: look-ups of a directory, wakes, names, decisions that wait.
  *
- * An eighth of the places is spared. Of the others an owner may take one while that leaves as many free as it has then itself: alone it gets
- * half of them, of n that want all each gets the n + 1st part. What is spared is for owners that have few: one has at most a
- * 32nd part of what it leaves free, and always its first place. So an owner who fills its places is refused, and nobody else, and
- * very many owners leave some, in whatever order they come. The same rule, with nothing spared, says
- * how many of its places are served at once: these are free again soon. Unverified owners share half of both in the same way.
+ * Places. An eighth of the places is spared. Of the others, an owner may take one if the number that stay free is at least the number
+ * that the owner then has. A single owner therefore gets half of them; if n owners want all they can get, each gets the (n + 1)th
+ * part. The spared places are for owners that have few: an owner may always have a 32nd part of what it leaves free, and always its
+ * first place. So an owner that fills its part is refused, and nobody else is, and very many owners find places in whatever order they
+ * come. The same rule, with nothing spared, bounds how many places of an owner are served at once: these are free again soon.
+ * Unverified owners share half of both in the same way.
  *
- * The next one to be served is of the next owner, in turn, who may have another one served. Of eight turns four are of sandboxes
- * in use, three of verified owners, one of unverified ones, and each of them can be used by the others. Every operation takes a
- * constant time but fair_next, which passes over those owners who have as many served as they may, each of which has some.
+ * Order. Owners that wait are served in turn, one place each. Of eight turns, four go to sandboxes in use, three to verified owners
+ * and one to unverified ones; a turn that its rank does not need goes to another rank. Every operation takes constant time except
+ * fair_next, which skips owners that have reached their bound of places served.
  *
- * Owners are told apart by a keyed hash, FAIR_LINES of a rank at most: beyond that some share their part. Nothing is allocated
- * after fair_new. For one thread at a time.
+ * A keyed hash tells owners apart, at most FAIR_LINES for each rank; beyond that number some owners share one line and its part.
+ * Nothing is allocated after fair_new. For one thread at a time.
  */
 #ifndef CELLGATE_BASE_TABLE_FAIR_H
 #define CELLGATE_BASE_TABLE_FAIR_H
@@ -23,63 +24,78 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAIR_LINES = 4096 }; /* owners of a rank that are told apart */
+#include "spoa/base/bytes/must_check.h"
 
+enum { FAIR_LINES = 4096 }; /* largest number of owners of one rank that have lines of their own */
+
+/* The trust in an owner. A lower number is a better rank. */
 enum fair_rank {
-    FAIR_IN_USE,     /* it is about what somebody uses already */
-    FAIR_VERIFIED,   /* a credential says who asks */
-    FAIR_UNVERIFIED, /* nothing but an address says who asks */
+    FAIR_IN_USE,     /* the question concerns a sandbox that somebody uses already */
+    FAIR_VERIFIED,   /* a credential identifies the owner */
+    FAIR_UNVERIFIED, /* only an address identifies the owner */
     FAIR_RANKS
 };
 
 struct fair_owner {
-    uint64_t hash; /* keyed: owners choose their names */
+    /* keyed hash of the owner's name: owners choose their names, and must not be able to choose collisions */
+    uint64_t hash;
     enum fair_rank rank;
 };
 
-enum fair_state { FAIR_OUT, FAIR_WAITS, FAIR_SERVED, FAIR_HELD };
+enum fair_state {
+    FAIR_OUT,    /* has no place */
+    FAIR_WAITS,  /* has a place, and fair_next may return it */
+    FAIR_SERVED, /* fair_next has returned it */
+    FAIR_HELD    /* has a place, and neither waits nor is served */
+};
 
-/* A member of whatever has a place. Zero bytes have none. */
+/* A member of each object that takes places. Zero bytes take none. */
 struct fair_place {
-    void *of; /* the caller's */
+    void *of; /* the caller's object */
 
     /* private */
     struct fair_place *next, *before; /* in the line of its owner, while it waits */
     struct fair_place *newer, *older; /* among all that wait */
-    uint32_t line, cost;
+    uint32_t line;                    /* index of the owner's line */
+    uint32_t cost;                    /* number of places taken */
     enum fair_state state;
-    uint64_t since; /* when it began to wait */
+    uint64_t since; /* time at which it began to wait */
 };
 
 struct fair_limits {
     uint32_t places; /* in all */
-    uint32_t each;   /* of one owner, below what is its part; 0: its part */
-    uint32_t served; /* at once; 0: any number */
+    /* largest number that one owner may have, even if its part is larger; 0 means no such bound */
+    uint32_t each;
+    uint32_t served; /* largest number served at once; 0 means any number */
 };
 
 struct fair;
 
-struct fair *fair_new(const struct fair_limits *limits); /* NULL when out of memory; free() it */
+/* Returns a new set without any place taken, or NULL if memory is short. The caller releases it with free(). */
+struct fair *fair_new(const struct fair_limits *limits) MUST_CHECK;
 
-/* Takes `cost` (1 or more) places, and waits from `now` on. Returns false if its owner has no more; `place` is as before. */
+/* Takes `cost` places, at least 1, and waits from `now` on. Returns false, and leaves `place` unchanged, if the owner may have no
+ * more. */
 bool fair_enter(struct fair *fair, struct fair_place *place, struct fair_owner owner, uint32_t cost,
-                uint64_t now);
-/* Whether fair_enter would return true. */
+                uint64_t now) MUST_CHECK;
+/* Returns true if fair_enter would. */
 bool fair_has_room(const struct fair *fair, struct fair_owner owner, uint32_t cost);
-/* Returns the next one to be served, which is then: FAIR_SERVED. NULL: nobody waits who may be. */
+/* Returns the place to be served next, in state FAIR_SERVED, or NULL if none waits or the limit of served places is reached. */
 struct fair_place *fair_next(struct fair *fair);
-/* Returns the one that has waited longest, which waits on. NULL: nobody waits. */
+/* Returns the place that has waited longest, whose state does not change, or NULL if none waits. */
 struct fair_place *fair_oldest(const struct fair *fair);
-/* It keeps its places, and is neither served nor waits. */
+/* Keeps what the place has taken, in state FAIR_HELD. */
 void fair_hold(struct fair *fair, struct fair_place *place);
-/* It waits once more, behind all of its owner. */
+/* Lets a place wait again, after all others of its owner. */
 void fair_again(struct fair *fair, struct fair_place *place, uint64_t now);
-/* It gives up its places, if it has some. */
+/* Gives back what the place has taken. Does nothing in state FAIR_OUT. */
 void fair_leave(struct fair *fair, struct fair_place *place);
-/* Whether that is its owner. */
+/* Returns true if `owner` has taken this place. */
 bool fair_is_of(const struct fair *fair, const struct fair_place *place, struct fair_owner owner);
 
-size_t fair_waiting(const struct fair *fair); /* the number of those who wait */
-size_t fair_used(const struct fair *fair);    /* the number of places that are taken */
+/* Returns the number of fair_place objects that wait. */
+size_t fair_waiting(const struct fair *fair);
+/* Returns the number of places taken. */
+size_t fair_used(const struct fair *fair);
 
 #endif

@@ -39,12 +39,13 @@ static inline void sip_word(struct sip *s, uint64_t word)
     s->v0 ^= word;
 }
 
-/* What is left behind the last whole word, and the length in the topmost byte. */
+/* Returns the last word of SipHash: the bytes after the last whole word, and the length in the top byte. */
 static uint64_t last_word(struct slice data)
 {
     uint64_t word = 0;
     size_t left = data.len % 8;
-    if (data.len >= 8 && left) { /* the last eight bytes, without those that belong to the word before */
+    /* one load of the last eight bytes; the shift drops those of the word before */
+    if (data.len >= 8 && left) {
         memcpy(&word, data.at + data.len - 8, 8);
         word = le64toh(word) >> (64 - 8 * left);
     } else {

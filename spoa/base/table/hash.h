@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hash: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"), keyed with a secret of the
- * process, so that nobody outside can choose keys that collide. For hash tables, not for authentication.
+ * hash: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), keyed with a secret of the process, so that a
+ * client cannot choose keys that collide in a hash table. It is for hash tables and authenticates nothing.
  */
 #ifndef CELLGATE_BASE_TABLE_HASH_H
 #define CELLGATE_BASE_TABLE_HASH_H
@@ -12,8 +12,9 @@ struct hash_secret {
     uint64_t k0, k1;
 };
 
-/* From getrandom(2); false when the kernel gives none. */
-bool hash_secret_init(struct hash_secret *secret) __attribute__((warn_unused_result));
+/* Fills the secret from getrandom(2). Returns false if the kernel provides no random bytes. */
+bool hash_secret_init(struct hash_secret *secret) MUST_CHECK;
+/* Returns the hash of s. It differs between processes, so it must not be stored or sent. */
 uint64_t hash_keyed(const struct hash_secret *secret, struct slice s);
 
 #endif

@@ -3,9 +3,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BUCKETS_MIN = 16 };
 
+/* Returns the head of the chain of a hash. A bucket that linear hashing has not split off yet shares that of half its index. */
 static struct hash_node **bucket_of(const struct hash_table *t, uint64_t hash)
 {
     uint64_t at = hash & t->mask;
@@ -22,18 +24,7 @@ static bool set_room(struct hash_table *t, size_t room)
     return true;
 }
 
-static bool begin(struct hash_table *t)
-{
-    if (!set_room(t, BUCKETS_MIN))
-        return false;
-    t->used = BUCKETS_MIN;
-    t->mask = BUCKETS_MIN - 1;
-    for (size_t i = 0; i < BUCKETS_MIN; i++)
-        t->buckets[i] = NULL;
-    return true;
-}
-
-/* The new last bucket takes its part of the one that it is split from. */
+/* Adds a bucket at the end and moves its nodes there from the bucket that it is split from. Without memory nothing changes. */
 static void grow(struct hash_table *t)
 {
     if (t->used == t->room && !set_room(t, t->room * 2))
@@ -54,7 +45,7 @@ static void grow(struct hash_table *t)
     }
 }
 
-/* The last bucket goes back to the one that it was split from. */
+/* Removes the last bucket and appends its chain to the bucket that it was split from. */
 static void shrink(struct hash_table *t)
 {
     size_t last = --t->used;
@@ -65,13 +56,18 @@ static void shrink(struct hash_table *t)
     if (t->used - 1 <= t->mask >> 1)
         t->mask >>= 1;
     if (t->used <= t->room / 4)
-        (void)set_room(t, t->room / 2);
+        (void)set_room(t, t->room / 2); /* if realloc fails, the larger array stays in use */
 }
 
 bool hash_table_insert(struct hash_table *t, struct hash_node *node, uint64_t hash)
 {
-    if (!t->buckets && !begin(t))
-        return false;
+    if (!t->buckets) {
+        if (!set_room(t, BUCKETS_MIN))
+            return false;
+        memset(t->buckets, 0, BUCKETS_MIN * sizeof(struct hash_node *));
+        t->used = BUCKETS_MIN;
+        t->mask = BUCKETS_MIN - 1;
+    }
     if (t->count >= t->used)
         grow(t);
     struct hash_node **bucket = bucket_of(t, hash);
@@ -108,9 +104,8 @@ void hash_table_remove(struct hash_table *t, struct hash_node *node)
     }
     *link = node->next;
     t->count--;
-    if (t->used > BUCKETS_MIN && t->count < t->used / 2)
-        shrink(t);
-    if (t->used > BUCKETS_MIN && t->count < t->used / 2)
+    /* twice, so that the table shrinks faster than it empties and the buckets do not outlast the nodes */
+    for (int i = 0; i < 2 && t->used > BUCKETS_MIN && t->count < t->used / 2; i++)
         shrink(t);
 }
 

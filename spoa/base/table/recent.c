@@ -4,19 +4,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { WAYS = 4, WINDOW = 64 /* slots that are looked at for bytes */ };
-
-static size_t power_of_two(size_t entries)
-{
-    size_t n = WAYS;
-    while (n < entries && n < (SIZE_MAX >> 1))
-        n *= 2;
-    return n;
-}
+enum {
+    WAYS = 4,   /* slots of a set */
+    WINDOW = 64 /* slots among which one eviction for bytes chooses */
+};
 
 bool recent_init(struct recent *r, size_t entries, size_t most)
 {
-    r->slots = power_of_two(entries);
+    for (r->slots = WAYS; r->slots < entries && r->slots < (SIZE_MAX >> 1);)
+        r->slots *= 2;
     r->slot = calloc(r->slots, sizeof *r->slot);
     r->bytes = r->hand = 0;
     r->most = most;
@@ -46,6 +42,7 @@ void recent_free(struct recent *r)
     r->slot = NULL;
 }
 
+/* Returns the first slot of a hash's set. */
 static struct recent_slot *ways(const struct recent *r, uint64_t hash)
 {
     return &r->slot[hash & (r->slots - 1) & ~(uint64_t)(WAYS - 1)];
@@ -63,6 +60,7 @@ struct recent_slot *recent_find(struct recent *r, uint64_t hash,
     return NULL;
 }
 
+/* Returns the slot of the least recently used item, or NULL if all are free. */
 static struct recent_slot *oldest_of(struct recent_slot *slots, size_t count)
 {
     struct recent_slot *oldest = NULL;
@@ -72,6 +70,7 @@ static struct recent_slot *oldest_of(struct recent_slot *slots, size_t count)
     return oldest;
 }
 
+/* Returns a free slot of a hash's set, after an eviction if there is none. */
 static struct recent_slot *make_room(struct recent *r, uint64_t hash)
 {
     struct recent_slot *set = ways(r, hash);
@@ -83,22 +82,18 @@ static struct recent_slot *make_room(struct recent *r, uint64_t hash)
     return oldest;
 }
 
-/* Some item leaves; the next time another part of the table is looked at. */
-static void give_up_one(struct recent *r)
-{
-    size_t count = r->slots < WINDOW ? r->slots : WINDOW;
-    struct recent_slot *oldest = oldest_of(&r->slot[r->hand], count);
-    r->hand = (r->hand + count) % r->slots;
-    if (oldest)
-        recent_drop(r, oldest);
-}
-
 void recent_put(struct recent *r, uint64_t hash, void *item, size_t bytes)
 {
     assert(bytes <= r->most);
     struct recent_slot *slot = make_room(r, hash);
-    while (r->bytes > r->most - bytes)
-        give_up_one(r);
+    size_t window = r->slots < WINDOW ? r->slots : WINDOW;
+    while (r->bytes > r->most - bytes) {
+        /* the hand moves on, so every part of the table loses items in turn */
+        struct recent_slot *oldest = oldest_of(&r->slot[r->hand], window);
+        r->hand = (r->hand + window) % r->slots;
+        if (oldest)
+            recent_drop(r, oldest);
+    }
     r->bytes += bytes;
     *slot = (struct recent_slot){.hash = hash, .used = ++r->uses, .bytes = bytes, .item = item};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recent: a table of what was used recently, bounded in entries and in bytes. Hashes are keyed ones (hash.h). An item may
- * be in one of four slots; when it is put and these are taken, the least recently used of them gives way, and when its
- * bytes find no room, the least recently used of some more. Finding and putting allocate nothing, and no lock is taken.
+ * recent: a cache of recently used items, bounded in entries and in bytes. Hashes must be keyed (hash.h). Each hash has a set of four
+ * slots; an item that finds all four taken evicts the least recently used of them. An item whose bytes exceed the bound evicts the
+ * least recently used items of a moving part of the table. Finding and putting allocate nothing. For one thread at a time.
  */
 #ifndef CELLGATE_BASE_TABLE_RECENT_H
 #define CELLGATE_BASE_TABLE_RECENT_H
@@ -11,31 +11,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "spoa/base/bytes/must_check.h"
+
 struct recent_slot {
-    uint64_t hash, used; /* the table's count of uses at the last one */
-    size_t bytes;
-    void *item; /* NULL: the slot is free */
+    uint64_t hash;
+    uint64_t used; /* value of recent.uses at the item's last use */
+    size_t bytes;  /* size that the caller gave for the item */
+    void *item;    /* NULL if the slot is free */
 };
 
 struct recent {
-    /* Called with each item that leaves the table. */
+    /* Called with each item that is evicted or dropped; the owner sets both before the first item is put. */
     void (*gone)(void *context, void *item);
     void *context;
-    struct recent_slot *slot; /* this and what follows is its own */
-    size_t slots, bytes, most, hand;
+
+    /* private */
+    struct recent_slot *slot;
+    size_t slots;       /* a power of two */
+    size_t bytes, most; /* bytes of all items; their bound */
+    size_t hand;        /* slot at which the next eviction for bytes begins */
     uint64_t uses;
 };
 
-/* entries: rounded up to a power of two of at least 4; most: bytes of all items together. False when out of memory.
- * `gone` and `context` are set by the owner. */
-bool recent_init(struct recent *r, size_t entries, size_t most) __attribute__((warn_unused_result));
-void recent_free(struct recent *r); /* every item leaves; zeroed is fine */
+/* Makes an empty table. `entries` is rounded up to a power of two of at least 4; `most` bounds the bytes of all items together.
+ * Returns false if memory is short. */
+bool recent_init(struct recent *r, size_t entries, size_t most) MUST_CHECK;
+/* Drops every item and frees the table. A zeroed table is fine. */
+void recent_free(struct recent *r);
+/* Drops every item. */
 void recent_clear(struct recent *r);
-/* Which of them is looked for `same` says, of items of this hash. NULL: none. It counts as used. */
+/* Returns the slot of the item that has this hash and for which same(item, key) is true, or NULL. This counts as a use of the item.
+ * The slot is valid until the table next changes. */
 struct recent_slot *recent_find(struct recent *r, uint64_t hash,
                                 bool (*same)(const void *item, const void *key), const void *key);
-/* bytes: at most `most`. An item that is the same should have been dropped before. */
+/* Puts an item of at most `most` bytes, and evicts others if need be. The caller drops an older item with an equal key first. */
 void recent_put(struct recent *r, uint64_t hash, void *item, size_t bytes);
+/* Drops the item of a slot that recent_find has returned. */
 void recent_drop(struct recent *r, struct recent_slot *slot);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * references: how many hold an object that threads share. It begins with 1, its maker's. Who retains it has a reference
- * already, so adding one orders nothing; who drops the last one sees what the others did before they dropped theirs.
+ * references: counts the holders of an object that threads share. The count begins at 1, for the maker. A thread may add a
+ * reference only while it holds one, so adding needs no memory ordering. The thread that drops the last reference sees everything
+ * that the other threads did before they dropped theirs, so it can free the object.
  */
 #ifndef CELLGATE_BASE_TABLE_REFERENCES_H
 #define CELLGATE_BASE_TABLE_REFERENCES_H
@@ -9,13 +10,15 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "spoa/base/bytes/must_check.h"
+
 static inline void references_add(atomic_uint *references)
 {
     atomic_fetch_add_explicit(references, 1, memory_order_relaxed);
 }
 
-/* True: it was the last, and the object is to be freed. */
-static inline bool references_drop(atomic_uint *references)
+/* Returns true if this was the last reference; the caller then frees the object. */
+MUST_CHECK static inline bool references_drop(atomic_uint *references)
 {
     return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
 }

@@ -13,8 +13,9 @@
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-#define EACH_BY_ITSELF 1 /* so that a use of one that was given back is found */
+#define EACH_BY_ITSELF 1
 #endif
+/* AddressSanitizer finds a use after slabs_give only if each object is an allocation of its own. */
 
 struct slabs slabs_of(size_t size)
 {
@@ -27,7 +28,8 @@ struct slabs slabs_of(size_t size)
 #include <sanitizer/asan_interface.h>
 
 struct slab {
-    struct slab *next; /* of those that rest, which nobody may look at: what is behind this is poisoned */
+    /* resting objects; the bytes after this pointer are poisoned, because nobody may read them */
+    struct slab *next;
 };
 
 void *slabs_take(struct slabs *slabs)
@@ -65,18 +67,20 @@ void slabs_free(struct slabs *slabs)
     assert(!slabs->some);
 }
 #else
-/* At the beginning of its memory, which begins at a multiple of its size. */
+/* The head of a slab, in its first bytes. A slab is aligned to its size, so an object's address gives its slab. */
 struct slab {
-    struct slab *next, **link; /* of those that have room */
-    void *free;                /* the first object that was given back; each points to the next */
-    size_t used;               /* objects */
-    size_t touched;            /* bytes; those behind were never given out, so that they cost no memory */
+    struct slab *next, **link; /* list of the slabs with room */
+    void *free;                /* first object that was given back; each points to the next; or NULL */
+    size_t used;               /* objects in use */
+    /* offset from which on no object was ever handed out: the kernel has no pages there yet */
+    size_t touched;
 };
 
-enum { FRONT = 64 }; /* bytes in front of the first: objects of whole cache lines begin with one */
+/* offset of the first object: one cache line, so that objects of whole lines share none */
+enum { FRONT = 64 };
 _Static_assert(sizeof(struct slab) <= FRONT, "");
 
-/* ---- the list of those that have room ---- */
+/* ---- the list of the slabs with room ---- */
 static void put(struct slabs *slabs, struct slab *slab)
 {
     slab->next = slabs->some;
@@ -98,13 +102,15 @@ static bool has_room(const struct slabs *slabs, const struct slab *slab)
     return slab->free || slab->touched + slabs->size <= SLABS_SIZE;
 }
 
+/* Returns the number of objects that a slab has room for. */
 static size_t places_of(const struct slabs *slabs)
 {
     return (SLABS_SIZE - FRONT) / slabs->size;
 }
 
 /* ---- slabs ---- */
-/* The kernel aligns to pages: of twice as much what lies around a whole one goes back. */
+/* Maps a slab, or returns NULL. The kernel aligns to pages only, so this maps twice the size and unmaps what lies around an aligned
+ * slab. */
 static void *map_slab(void)
 {
     uint8_t *memory = mmap(NULL, 2 * SLABS_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -117,7 +123,7 @@ static void *map_slab(void)
     return memory + front;
 }
 
-/* False: out of memory. */
+/* Adds an empty slab. Returns false if memory is short. */
 static bool add_slab(struct slabs *slabs)
 {
     void **empty = realloc(slabs->empty, (slabs->count + 1) * sizeof *empty);
@@ -133,21 +139,14 @@ static bool add_slab(struct slabs *slabs)
     return true;
 }
 
-static struct slab *begin_slab(struct slabs *slabs)
-{
-    struct slab *slab = slabs->empty[--slabs->empty_count];
-    slab->touched = FRONT;
-    put(slabs, slab);
-    return slab;
-}
-
-/* Its pages go; it goes itself if no object that rests needs its places. */
+/* Returns the pages of a slab without objects to the system. The slab stays mapped, as an empty one, if resting objects need its
+ * places. */
 static void end_slab(struct slabs *slabs, void *slab)
 {
     size_t places = places_of(slabs);
 
     if (slabs->places < slabs->kept + places) {
-        if (madvise(slab, SLABS_SIZE, MADV_DONTNEED) != 0) /* of locked memory */
+        if (madvise(slab, SLABS_SIZE, MADV_DONTNEED) != 0) /* the kernel refuses locked memory */
             memset(slab, 0, SLABS_SIZE);
         slabs->empty[slabs->empty_count++] = slab;
         return;
@@ -158,9 +157,15 @@ static void end_slab(struct slabs *slabs, void *slab)
 }
 
 /* ---- objects ---- */
+/* Returns a zeroed object. A place must be free. */
 static void *take(struct slabs *slabs)
 {
-    struct slab *slab = slabs->some ? slabs->some : begin_slab(slabs);
+    struct slab *slab = slabs->some;
+    if (!slab) {
+        slab = slabs->empty[--slabs->empty_count];
+        slab->touched = FRONT;
+        put(slabs, slab);
+    }
     void *object = slab->free;
     if (object) {
         memcpy(&slab->free, object, sizeof slab->free);
@@ -192,7 +197,7 @@ void slabs_give(struct slabs *slabs, void *object)
     slab->free = object;
     slab->used--;
     slabs->places++;
-    if (!slab->used && (slabs->some != slab || slab->next)) {
+    if (!slab->used && (slabs->some != slab || slab->next)) { /* the only slab with room stays */
         take_off(slab);
         end_slab(slabs, slab);
     }

@@ -7,7 +7,7 @@ static const char alphabet[64] = {'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', '
                                   'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z',
                                   '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '-', '_'};
 
-#define FOREIGN 64
+enum { FOREIGN = 64 }; /* value of a character outside the alphabet */
 
 static uint32_t value_of(uint8_t c)
 {
@@ -20,7 +20,7 @@ static uint32_t value_of(uint8_t c)
     return c == '-' ? 62 : c == '_' ? 63 : FOREIGN;
 }
 
-/* One to three bytes from two to four characters. */
+/* Decodes two to four characters into one to three bytes. */
 static bool decode_group(struct slice group, struct writer *w)
 {
     uint32_t bits = 0;
@@ -31,7 +31,7 @@ static bool decode_group(struct slice group, struct writer *w)
         bits |= value << (18 - 6 * i);
     }
     size_t bytes = group.len * 3 / 4;
-    if (bits & (0xffffffU >> (8 * bytes)))
+    if (bits & (0xffffffU >> (8 * bytes))) /* bits beyond the last byte: another encoding of the same bytes */
         return false;
     writer_be(w, bits >> (24 - 8 * bytes), bytes);
     return !w->full;
@@ -40,7 +40,7 @@ static bool decode_group(struct slice group, struct writer *w)
 bool base64url_decode(struct slice text, struct writer *w)
 {
     size_t before = w->len;
-    if (text.len % 4 == 1)
+    if (text.len % 4 == 1) /* six bits are no byte */
         return false;
     for (size_t at = 0; at < text.len; at += 4)
         if (!decode_group(slice_sub(text, at, 4), w)) {

@@ -20,16 +20,17 @@ static uint8_t address_bits(const struct address *address)
     return address->family == 4 ? 32 : 128;
 }
 
-/* Whether the first `bits` bits of both are the same. */
+/* Returns true if the first `bits` bits of both addresses are equal. */
 static bool same_prefix(const uint8_t *a, const uint8_t *b, uint8_t bits)
 {
     size_t whole = bits / 8;
     uint8_t mask = (uint8_t)(0xff00 >> bits % 8);
-    if (whole && a[0] != b[0]) /* nearly always */
+    if (whole && a[0] != b[0]) /* decides nearly every comparison without a call */
         return false;
     return memcmp(a, b, whole) == 0 && (bits % 8 == 0 || ((a[whole] ^ b[whole]) & mask) == 0);
 }
 
+/* Returns true if all bits after the prefix are zero. */
 static bool is_network(const struct cidr *cidr)
 {
     for (unsigned bit = cidr->bits; bit < address_bits(&cidr->network); bit++)
@@ -57,7 +58,8 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
     if (slash < text.len && !slice_u64(slice_from(text, slash + 1), bits, &bits))
         return false;
     struct address plain = cidr_unmapped(&cidr->network);
-    if (plain.family != cidr->network.family && bits >= 96) { /* its addresses will come as IPv4 */
+    if (plain.family != cidr->network.family && bits >= 96) {
+        /* cidr_contains unmaps addresses before it compares, so the network must be IPv4, too */
         cidr->network = plain;
         bits -= 96;
     }
@@ -65,7 +67,7 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
     return is_network(cidr);
 }
 
-/* plain: no mapped one. */
+/* Compares an address that cidr_unmapped has returned. */
 static bool contains(const struct cidr *cidr, const struct address *plain)
 {
     return plain->family == cidr->network.family &&
@@ -78,7 +80,8 @@ bool cidr_contains(const struct cidr *cidr, const struct address *address)
     return contains(cidr, &plain);
 }
 
-/* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/gate/test_tables.py compares. */
+/* Addresses at which clouds serve metadata. haproxy.cfg has the same list (`metadata`), and tests/e2e/gate/test_tables.py compares
+ * them. */
 static const struct cidr metadata[] = {
     {{4, {169, 254}}, 16},                                   /* link-local: 169.254.169.254 of most clouds */
     {{4, {100, 100, 100, 200}}, 32},                         /* Alibaba */
@@ -88,16 +91,16 @@ static const struct cidr metadata[] = {
     {{6, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}}, 128}, /* AWS */
     {{6, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}}, 128}, /* Google */
     {{6, {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}},
-     48}, /* NAT64 of one's own, RFC 8215: any form, so any address */
+     48}, /* local-use NAT64 (RFC 8215): the position of the IPv4 address is not known, so all of it counts */
 };
 enum { METADATA = sizeof metadata / sizeof *metadata };
 
-/* The IPv4 address that an IPv6 address carries for a translator or a tunnel; any other as it is. */
+/* Returns the IPv4 address that an IPv6 address carries for a translator or a tunnel, and any other address unchanged. */
 static struct address carried(const struct address *address)
 {
     static const struct {
         struct cidr prefix;
-        size_t at;
+        size_t at; /* offset of the IPv4 address */
     } forms[] = {
         {{{6, {[10] = 0xff, 0xff}}, 96}, 12},      /* mapped, RFC 4291 section 2.5.5.2 */
         {{{6, {0}}, 96}, 12},                      /* compatible, section 2.5.5.1 */

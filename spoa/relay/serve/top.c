@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/base/json/json_write.h"
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
@@ -52,11 +53,6 @@ static bool read_rows(struct slice text, size_t *rows, struct fail *why)
     return true;
 }
 
-static uint8_t lower(uint8_t byte)
-{
-    return byte >= 'A' && byte <= 'Z' ? (uint8_t)(byte + 'a' - 'A') : byte;
-}
-
 bool top_question(struct top_question *q, struct slice sort, struct slice rows, struct slice filter,
                   struct fail *why)
 {
@@ -64,15 +60,10 @@ bool top_question(struct top_question *q, struct slice sort, struct slice rows, 
     if (filter.len > TOP_FILTER)
         return fail(why, "filter is longer than %d bytes", TOP_FILTER);
     for (size_t i = 0; i < filter.len; i++)
-        q->filter[i] = lower(filter.at[i]);
+        q->filter[i] = ascii_lower(filter.at[i]);
     q->filter_len = filter.len;
     return (!slice_present(sort) || read_order(sort, &q->order, why)) &&
            (!slice_present(rows) || read_rows(rows, &q->rows, why));
-}
-
-static int digit_of(uint8_t c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
 }
 
 /* As a form writes it: %41 and + . What is no escape stands for itself. */
@@ -80,8 +71,8 @@ static struct slice unescape(struct slice text, uint8_t *memory, size_t room)
 {
     size_t len = 0;
     for (size_t i = 0; i < text.len && len < room; i++) {
-        int high = text.at[i] == '%' && i + 2 < text.len ? digit_of(text.at[i + 1]) : -1;
-        int low = high >= 0 ? digit_of(text.at[i + 2]) : -1;
+        int high = text.at[i] == '%' && i + 2 < text.len ? ascii_hex_value(text.at[i + 1]) : -1;
+        int low = high >= 0 ? ascii_hex_value(text.at[i + 2]) : -1;
         memory[len++] = low >= 0 ? (uint8_t)(high * 16 + low) : text.at[i] == '+' ? ' ' : text.at[i];
         i += low >= 0 ? 2 : 0;
     }
@@ -112,7 +103,7 @@ static bool holds(struct slice text, struct slice part)
 {
     for (size_t i = 0; i + part.len <= text.len; i++) {
         size_t same = 0;
-        while (same < part.len && lower(text.at[i + same]) == part.at[same])
+        while (same < part.len && ascii_lower(text.at[i + same]) == part.at[same])
             same++;
         if (same == part.len)
             return true;

@@ -76,10 +76,10 @@ static const struct {
     {"\xc2\xa0"
      "1",
      "n:1:1: a value is expected"},
-    {"1 2", "n:1:3: text behind the document"},
-    {"{}\n}", "n:2:1: text behind the document"},
-    {"{}{}", "n:1:3: text behind the document"},
-    {"{} //", "n:1:4: text behind the document"},
+    {"1 2", "n:1:3: text after the document"},
+    {"{}\n}", "n:2:1: text after the document"},
+    {"{}{}", "n:1:3: text after the document"},
+    {"{} //", "n:1:4: text after the document"},
     {"/* */1", "n:1:1: a value is expected"},
     {"[1,]", "n:1:4: a value is expected"},
     {"[,1]", "n:1:2: a value is expected"},
@@ -102,7 +102,7 @@ static const struct {
     {"{\"a", "n:1:4: the document ends inside a string"},
     {"tru", "n:1:4: the document ends too early"},
     {"truE", "n:1:1: a value is expected"},
-    {"truee", "n:1:5: text behind the document"},
+    {"truee", "n:1:5: text after the document"},
     {"nul", "n:1:4: the document ends too early"},
     {"NaN", "n:1:1: a value is expected"},
     {"Infinity", "n:1:1: a value is expected"},
@@ -117,12 +117,12 @@ static const struct {
     {"1.e1", "n:1:3: a digit is expected"},
     {"[1e]", "n:1:4: a digit is expected"},
     {"[1e+]", "n:1:5: a digit is expected"},
-    {"1e1.5", "n:1:4: text behind the document"},
+    {"1e1.5", "n:1:4: text after the document"},
     {"[-]", "n:1:3: a digit is expected"},
     {"--1", "n:1:2: a digit is expected"},
-    {"0x10", "n:1:2: text behind the document"},
-    {"1_000", "n:1:2: text behind the document"},
-    {"1\xef\xbc\x91", "n:1:2: text behind the document"},
+    {"0x10", "n:1:2: text after the document"},
+    {"1_000", "n:1:2: text after the document"},
+    {"1\xef\xbc\x91", "n:1:2: text after the document"},
     {"1234567890123456789012345678901234567890123456789012345678901234", "n:1:1: a number is too long"},
     {"'a'", "n:1:1: a value is expected"},
     {"\"a", "n:1:3: the document ends inside a string"},
@@ -205,7 +205,7 @@ static void a_nul_byte_is_never_space(void **state)
 {
     (void)state;
     assert_false(json_check(slice_of("{}\0", 3), "n", 0, limits, &why));
-    assert_string_equal(why.text, "n:1:3: text behind the document");
+    assert_string_equal(why.text, "n:1:3: text after the document");
     assert_false(json_check(slice_of("\"a\0b\"", 5), "n", 0, limits, &why));
     assert_string_equal(why.text, "n:1:3: a control character in a string");
 }
@@ -326,7 +326,7 @@ static void malformed_comments_are_refused(void **state)
         {"/ 1", "n:1:1: not a comment, or one that does not end"},
         {"# 1", "n:1:1: a value is expected"},
         {"// 1", "n:1:5: the document ends too early"},
-        {"1/* */2", "n:1:7: text behind the document"},
+        {"1/* */2", "n:1:7: text after the document"},
         {"[1,/* */]", "n:1:9: a value is expected"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -610,7 +610,7 @@ static void a_bad_stream_is_refused_with_its_position(void **state)
         {"[]", "n:1:1: an object is expected"},
         {"{\"s\":{},\"s\":{}}", "n:1:9: duplicate key"},
         {"{\"s\":{},\"t\":{}}", "n:1:9: unknown key"},
-        {"{\"s\":{}}x", "n:1:9: text behind the document"},
+        {"{\"s\":{}}x", "n:1:9: text after the document"},
         {"{}", "n:1:1: the expected member is missing"},
         {"{\"s\":{\"a\":[[[1]]]}}", "n:1:13: nested too deeply"},
         {"{\"s\":{\"a\":1}", "n:1:13: the document ends too early"},
