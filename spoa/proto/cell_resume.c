@@ -3,14 +3,16 @@
 
 #include <inttypes.h>
 
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/base/bytes/reader.h"
 
 #define VERSION "1"
-#define MARK    "cr"
-#define PREFIX  "{\"cell-resume\":{\""
+#define MARK    "cr"                   /* begins the payload of every Pong */
+#define PREFIX  "{\"cell-resume\":{\"" /* begins every message of the browser binding */
 
 /* ---- the handshake ---- */
 
+/* Bits, so that a set of parameters is a number. */
 enum parameter { TUNNEL = 1, ATTEMPT = 2, RECV = 4, NEXT = 8, BUFFER = 16, UNKNOWN = 0 };
 
 static const struct {
@@ -19,12 +21,13 @@ static const struct {
 } names[] = {{"tunnel", TUNNEL}, {"attempt", ATTEMPT}, {"recv", RECV}, {"next", NEXT}, {"buffer", BUFFER}};
 
 static const struct {
-    unsigned known, required;
+    unsigned known, required; /* sets of parameters */
 } sides[] = {
     [CELL_RESUME_REQUEST] = {TUNNEL | ATTEMPT | RECV | BUFFER, TUNNEL | ATTEMPT},
     [CELL_RESUME_ANSWER] = {RECV | NEXT | BUFFER, RECV | NEXT},
 };
 
+/* Returns the parameter with this name, or UNKNOWN if the side does not send it. */
 static enum parameter parameter_of(struct slice name, enum cell_resume_side side)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -36,12 +39,12 @@ static enum parameter parameter_of(struct slice name, enum cell_resume_side side
 static bool is_id(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
-        if (!(s.at[i] >= '0' && s.at[i] <= '9') && !(s.at[i] >= 'a' && s.at[i] <= 'f'))
+        if (!ascii_is_digit(s.at[i]) && !(s.at[i] >= 'a' && s.at[i] <= 'f'))
             return false;
     return s.len == CELL_RESUME_ID_LEN;
 }
 
-/* A number has one spelling. */
+/* Reads a number of at least `min`. Leading zeros are refused, so that a number has one spelling. */
 static bool read_number(struct slice s, uint64_t min, uint64_t *number)
 {
     return (s.len == 1 || (s.len && s.at[0] != '0')) && slice_u64(s, CELL_RESUME_NUMBER_MAX, number) &&
@@ -69,7 +72,7 @@ static bool read_parameter(enum parameter is, struct slice value, struct cell_re
     return true;
 }
 
-/* Takes one parameter; false if it is wrong or was there before. */
+/* Takes one parameter. Returns false if its value is malformed or the parameter came before. */
 static bool take(enum parameter is, struct slice value, unsigned *seen, struct cell_resume_terms *terms)
 {
     bool again = *seen & is;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cell_resume: Cell-Resume, version 1, as bytes. docs/resume-protocol.md defines it: "Handshake" (the header), "On a leg"
- * (the Pongs), "Close codes", and "Browser binding" (the query and the text messages). What the numbers mean is the
- * business of the two sides: spoa/relay/resume/adapter_cell.c calls, examples/worker/resume is called.
+ * cell_resume: reads and writes the bytes of Cell-Resume, version 1. docs/resume-protocol.md defines the protocol: "Handshake" (the
+ * header), "On a leg" (the Pongs), "Close codes", and "Browser binding" (the query and the text messages). This module does not
+ * interpret the numbers: spoa/relay/resume/adapter_cell.c does for the caller, and examples/worker/resume for the worker.
  *
- * Slices that are read point into what was given. The tunnel's id is a capability: do not log it.
+ * Slices that are read point into the caller's bytes. The id of a tunnel is a capability and must not be logged.
  */
 #ifndef CELLGATE_PROTO_CELL_RESUME_H
 #define CELLGATE_PROTO_CELL_RESUME_H
@@ -15,60 +15,67 @@
 #define CELL_RESUME_HEADER      "Cell-Resume"
 #define CELL_RESUME_SUBPROTOCOL "cell-resume.1"
 #define CELL_RESUME_ID_LEN      32
-#define CELL_RESUME_NUMBER_MAX  ((UINT64_C(1) << 53) - 1)
-#define CELL_RESUME_WINDOW      262144u /* bytes that a side takes unacknowledged if it does not say */
-#define CELL_RESUME_WINDOW_MIN  4096u
-#define CELL_RESUME_COST        16u  /* of an item, beside its payload's bytes */
-#define CELL_RESUME_TEXT_MAX    192u /* enough for anything that is written here */
+/* the largest integer that a browser holds exactly */
+#define CELL_RESUME_NUMBER_MAX ((UINT64_C(1) << 53) - 1)
+/* bytes that a side accepts unacknowledged, unless its `buffer` says otherwise */
+#define CELL_RESUME_WINDOW     262144u
+#define CELL_RESUME_WINDOW_MIN 4096u /* smallest `buffer`, in bytes */
+#define CELL_RESUME_COST       16u   /* bytes that an item counts in addition to its payload */
+#define CELL_RESUME_TEXT_MAX   192u  /* bytes; enough for everything that this module writes */
 
 /* ---- the handshake ---- */
 
-/* A request has tunnel, attempt, perhaps recv and buffer; a 101 has recv, next, perhaps buffer; a 410 has recv. */
+/* The parameters of the header. A request has tunnel and attempt, and optionally recv and buffer; a 101 has recv and next, and
+ * optionally buffer; a 410 has recv. */
 struct cell_resume_terms {
-    struct slice tunnel;            /* CELL_RESUME_ID_LEN hexadecimal digits; absent: not there */
-    uint64_t attempt, next, buffer; /* 0: not there */
-    uint64_t recv;
+    /* CELL_RESUME_ID_LEN hexadecimal digits; absent if there is no such parameter */
+    struct slice tunnel;
+    uint64_t attempt, next, buffer; /* 0 if there is no such parameter; buffer is in bytes */
+    uint64_t recv;                  /* valid if has_recv */
     bool has_recv;
 };
 
 enum cell_resume_found {
-    CELL_RESUME_ABSENT, /* or of another version: ignore it */
-    CELL_RESUME_FOUND,
-    CELL_RESUME_MALFORMED, /* also if a parameter is missing that must be there */
+    CELL_RESUME_ABSENT,    /* no header, or one of another version, which must be ignored */
+    CELL_RESUME_FOUND,     /* *terms is valid */
+    CELL_RESUME_MALFORMED, /* the header is malformed, or a parameter is missing */
 };
 
 enum cell_resume_side { CELL_RESUME_REQUEST, CELL_RESUME_ANSWER };
 
-/* Two header lines are malformed. Parameters that are not this side's are passed over. */
+/* Reads the header of a head. A second line of the header is malformed. Parameters that `side` does not send are ignored. */
 enum cell_resume_found cell_resume_read_head(const struct http_head *head, enum cell_resume_side side,
-                                             struct cell_resume_terms *terms);
-/* The value of one header line. */
+                                             struct cell_resume_terms *terms) MUST_CHECK;
+/* Reads the value of one header line. */
 enum cell_resume_found cell_resume_read_value(struct slice value, enum cell_resume_side side,
-                                              struct cell_resume_terms *terms);
-/* The parameters cr_... of a request's query, which begins behind the '?'; absent when there is no cr_tunnel. */
-enum cell_resume_found cell_resume_read_query(struct slice query, struct cell_resume_terms *terms);
+                                              struct cell_resume_terms *terms) MUST_CHECK;
+/* Reads the parameters cr_... of a request's query, given without its '?'. Returns CELL_RESUME_ABSENT if there is no cr_tunnel. */
+enum cell_resume_found cell_resume_read_query(struct slice query, struct cell_resume_terms *terms) MUST_CHECK;
 
-/* The header's line, with those terms that are there. */
+/* Writes the header line with the parameters that are present. */
 void cell_resume_put_field(struct writer *w, const struct cell_resume_terms *terms);
-/* To a page, in place of the 101's header: all of recv, next and buffer. */
+/* Writes the first message to a web page, which cannot read the header of the 101: recv, next and buffer. */
 void cell_resume_put_greeting(struct writer *w, const struct cell_resume_terms *terms);
 
 /* ---- on a leg ---- */
 
 enum cell_resume_say {
-    CELL_RESUME_NOTHING, /* read: ignore it, if it is a Pong; a page's message that is this breaks the protocol */
-    CELL_RESUME_RECV, /* items up to the number are acknowledged */
-    CELL_RESUME_END,  /* the Close that follows is the item of that number */
+    /* not of Cell-Resume: ignore such a Pong; such a message of a page violates the protocol */
+    CELL_RESUME_NOTHING,
+    CELL_RESUME_RECV, /* acknowledges the items up to the number */
+    CELL_RESUME_END,  /* the Close that follows is the item with the number */
 };
 
-/* Whether a control frame's payload belongs to Cell-Resume. A Ping that does breaks the protocol. */
+/* Returns true if the payload of a control frame belongs to Cell-Resume. A Ping with such a payload violates the protocol. */
 bool cell_resume_is_own(struct slice payload);
-enum cell_resume_say cell_resume_read_pong(struct slice payload, uint64_t *number);
+/* Reads a Pong; *number is valid unless the result is CELL_RESUME_NOTHING. */
+enum cell_resume_say cell_resume_read_pong(struct slice payload, uint64_t *number) MUST_CHECK;
 void cell_resume_put_pong(struct writer *w, enum cell_resume_say say, uint64_t number);
 
-/* Whether a text message belongs to the browser binding, in which none of the application's begins so. */
+/* Returns true if a text message belongs to the browser binding. No message of the application may begin in this way. */
 bool cell_resume_is_message(struct slice text);
-enum cell_resume_say cell_resume_read_message(struct slice text, uint64_t *number);
+/* Reads a message of the browser binding, like cell_resume_read_pong. */
+enum cell_resume_say cell_resume_read_message(struct slice text, uint64_t *number) MUST_CHECK;
 void cell_resume_put_message(struct writer *w, enum cell_resume_say say, uint64_t number);
 
 /* ---- close codes ---- */
@@ -76,11 +83,12 @@ void cell_resume_put_message(struct writer *w, enum cell_resume_say say, uint64_
 enum cell_resume_close {
     CELL_RESUME_CLOSE_PROTOCOL = 1002,
     CELL_RESUME_CLOSE_TOO_BIG = 1009,
-    CELL_RESUME_CLOSE_REFUSED = 4000, /* and the status, to a page that cannot read one */
-    CELL_RESUME_CLOSE_TAKEN = 4001,   /* a higher attempt has fenced this leg */
+    /* plus the HTTP status of the refusal, for a page, which cannot read the status itself */
+    CELL_RESUME_CLOSE_REFUSED = 4000,
+    CELL_RESUME_CLOSE_TAKEN = 4001, /* a leg with a higher attempt has fenced this one */
 };
 
-/* The reason that goes with it; "" for a refusal. */
+/* Returns the reason to send with a close code; "" for a refusal. */
 const char *cell_resume_reason(enum cell_resume_close code);
 
 #endif

@@ -4,35 +4,23 @@
 #include "spoa/base/bytes/reader.h"
 
 enum {
-    RECORD_FIRST = 20, /* of all kinds: change_cipher_spec, alert, handshake, application_data, heartbeat */
+    RECORD_FIRST = 20, /* content types: change_cipher_spec, alert, handshake, application_data, heartbeat */
     RECORD_LAST = 24,
-    MESSAGE_HEAD = 4,
+    MESSAGE_HEAD = 4, /* bytes of a handshake message's head: type, length */
     MESSAGE_CLIENT_HELLO = 1,
     EXTENSION_SERVER_NAME = 0,
     NAME_HOST = 0
 };
 
-/* Records of TLS that no client begins with are BAD: a server may skip them. */
-static bool is_foreign(struct slice bytes)
-{
-    return bytes.len > 0 && (bytes.at[0] < RECORD_FIRST || bytes.at[0] > RECORD_LAST);
-}
-
-/* The ClientHello of SSL 2.0: two bytes of length, of which the first bit is set, and the message's kind. */
-static bool is_oldest(struct slice bytes)
-{
-    return bytes.len > 0 && bytes.at[0] & 0x80 && (bytes.len < 3 || bytes.at[2] == MESSAGE_CLIENT_HELLO);
-}
-
-/* The length of the message, or of its head while that is not known. */
+/* Returns the length of the handshake message, or of its head as long as the head is incomplete. */
 static size_t message_length(const struct writer *message)
 {
     struct reader r = reader_of(slice_from(writer_slice(message), 1));
     return MESSAGE_HEAD + (message->len < MESSAGE_HEAD ? 0 : (size_t)reader_be(&r, 3));
 }
 
-/* The head of a record of handshake, whose length is *left then. The version is not looked at, as servers do not look at it
- * (RFC 8446 section 5.1). */
+/* Takes the head of a handshake record off *bytes and sets *left to the record's length. Returns CLIENT_HELLO_NAMED if all is well.
+ * The record's version is ignored, as servers must ignore it (RFC 8446 section 5.1). */
 static enum client_hello enter_record(struct slice *bytes, size_t *left)
 {
     if (bytes->len > 0 && bytes->at[0] != TLS_HANDSHAKE)
@@ -44,7 +32,7 @@ static enum client_hello enter_record(struct slice *bytes, size_t *left)
     return *left > 0 && *left <= TLS_RECORD_MAX ? CLIENT_HELLO_NAMED : CLIENT_HELLO_BAD;
 }
 
-/* Puts the message together; NAMED: it is whole. */
+/* Assembles the message from its records. Returns CLIENT_HELLO_NAMED if it is complete. */
 static enum client_hello join_records(struct slice bytes, struct writer *message,
                                       struct client_hello_place *place)
 {
@@ -69,7 +57,7 @@ static enum client_hello join_records(struct slice bytes, struct writer *message
     return CLIENT_HELLO_NAMED;
 }
 
-/* Takes a part that has its length, of 1 or 2 bytes, in front. */
+/* Takes a vector: a length of 1 or 2 bytes, and that number of bytes. */
 static struct slice take_part(struct reader *r, size_t length_size)
 {
     return reader_take(r, reader_be(r, length_size));
@@ -96,7 +84,7 @@ static enum client_hello read_extensions(struct slice list, struct slice *name)
         struct slice body = take_part(&r, 2);
         if (r.failed || kind != EXTENSION_SERVER_NAME)
             continue;
-        if (found != CLIENT_HELLO_UNNAMED) /* which of two counts is the server's to say */
+        if (found != CLIENT_HELLO_UNNAMED) /* servers differ in which of two names they use */
             return CLIENT_HELLO_BAD;
         found = read_names(body, name);
     }
@@ -107,11 +95,11 @@ static enum client_hello read_message(struct slice body, struct slice *name)
 {
     struct reader r = reader_of(body);
     (void)reader_take(&r, 2 + 32); /* version, random */
-    (void)take_part(&r, 1);        /* session */
+    (void)take_part(&r, 1);        /* session id */
     (void)take_part(&r, 2);        /* cipher suites */
-    (void)take_part(&r, 1);        /* compression */
+    (void)take_part(&r, 1);        /* compression methods */
     if (reader_done(&r))
-        return CLIENT_HELLO_UNNAMED; /* TLS 1.0 knows messages without extensions */
+        return CLIENT_HELLO_UNNAMED; /* TLS 1.0 allows a message without extensions */
     struct slice extensions = take_part(&r, 2);
     return reader_done(&r) ? read_extensions(extensions, name) : CLIENT_HELLO_BAD;
 }
@@ -130,8 +118,13 @@ enum client_hello client_hello_next(struct slice bytes, struct writer *memory, s
 enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name)
 {
     struct client_hello_place place = {0};
+    uint8_t first = bytes.len ? bytes.at[0] : TLS_HANDSHAKE;
     *name = (struct slice){NULL, 0};
-    if (is_oldest(bytes))
+    /* SSL 2.0: two bytes of length, of which the first bit is set, and the type of the message */
+    if (first & 0x80 && (bytes.len < 3 || bytes.at[2] == MESSAGE_CLIENT_HELLO))
         return bytes.len < 3 ? CLIENT_HELLO_MORE : CLIENT_HELLO_UNNAMED;
-    return is_foreign(bytes) ? CLIENT_HELLO_FOREIGN : client_hello_next(bytes, memory, name, &place);
+    /* a TLS record with which no client begins is BAD and not FOREIGN: a server may skip it */
+    if (first < RECORD_FIRST || first > RECORD_LAST)
+        return CLIENT_HELLO_FOREIGN;
+    return client_hello_next(bytes, memory, name, &place);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client_hello: the server name in what a TLS client says first (RFC 8446 section 4.1.2 and 5.1, RFC 6066 section 3), of TLS
- * 1.0 to 1.3. The message may be cut into records anywhere. Nothing of it is judged but where the name stands. Also a
- * ClientHello of SSL 2.0 begins TLS (RFC 5246 appendix E.2); it has no name.
+ * client_hello: reads the server name from the first message of a TLS client, TLS 1.0 to 1.3 (ClientHello: RFC 8446 sections 4.1.2
+ * and 5.1; server_name: RFC 6066 section 3). The message may be cut into records anywhere. Only what locates the name is checked:
+ * the rest is the server's business. The ClientHello of SSL 2.0 begins TLS, too (RFC 5246 appendix E.2), and has no name.
  */
 #ifndef CELLGATE_PROTO_CLIENT_HELLO_H
 #define CELLGATE_PROTO_CLIENT_HELLO_H
@@ -10,29 +10,34 @@
 #include "spoa/base/bytes/writer.h"
 
 enum client_hello {
-    CLIENT_HELLO_MORE,    /* not to be told yet */
-    CLIENT_HELLO_FOREIGN, /* this is no TLS */
-    CLIENT_HELLO_BAD, /* it begins with a record of TLS, and is no ClientHello or malformed, or over CLIENT_HELLO_MAX bytes */
-    CLIENT_HELLO_UNNAMED, /* there is no server_name in it */
-    CLIENT_HELLO_NAMED
+    CLIENT_HELLO_MORE,    /* more bytes are needed */
+    CLIENT_HELLO_FOREIGN, /* the bytes are not TLS */
+    /* the bytes begin with a TLS record, but no ClientHello, a malformed one, or one over CLIENT_HELLO_MAX */
+    CLIENT_HELLO_BAD,
+    CLIENT_HELLO_UNNAMED, /* a ClientHello without server_name */
+    CLIENT_HELLO_NAMED    /* a ClientHello with server_name */
 };
 
-enum { CLIENT_HELLO_MAX = 16384 };
+enum { CLIENT_HELLO_MAX = 16384 }; /* bytes of a ClientHello, without the heads of its records */
 
+/* TLS_RECORD_HEAD and TLS_RECORD_MAX are bytes of a record's head and of its content; the others are content types. */
 enum { TLS_HANDSHAKE = 22, TLS_ALERT = 21, TLS_RECORD_HEAD = 5, TLS_RECORD_MAX = 16384 };
 
-/* `bytes`: all that has come so far. The message is put together in `memory`, of CLIENT_HELLO_MAX bytes, where *name
- * points: as it stands there, 1 to 255 bytes without NUL. */
-enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name);
+/* Reads a ClientHello from `bytes`, everything that has arrived so far. The message is assembled in `memory`, which has
+ * CLIENT_HELLO_MAX bytes; *name points there, as the client wrote it: 1 to 255 bytes without NUL. */
+enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name) MUST_CHECK;
 
+/* The place of a ClientHello in the bytes of a client that may send several. */
 struct client_hello_place {
-    /* before: bytes of the handshake record in which it begins; 0: at the next record. After: behind it */
+    /* In: bytes left of the handshake record in which the message begins; 0 if it begins with a record. Out: the same after its
+     * end. */
     size_t left;
-    size_t len; /* bytes up to its end; while it is not told: as many a whole one needs at least */
+    /* Out: bytes up to the end of the message; after CLIENT_HELLO_MORE, the least number that a whole message needs. */
+    size_t len;
 };
 
-/* The same of a ClientHello that begins at a place behind another one: never CLIENT_HELLO_FOREIGN. */
+/* Like client_hello_read, for a ClientHello that follows another one at `place`. Never returns CLIENT_HELLO_FOREIGN. */
 enum client_hello client_hello_next(struct slice bytes, struct writer *memory, struct slice *name,
-                                    struct client_hello_place *place);
+                                    struct client_hello_place *place) MUST_CHECK;
 
 #endif

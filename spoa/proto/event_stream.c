@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/event_stream.h"
 
-#define RETRY_MAX ((uint64_t)24 * 3600 * 1000)
+#define RETRY_MAX ((uint64_t)24 * 3600 * 1000) /* milliseconds; a longer retry time is ignored */
 
 void event_stream_init(struct event_stream *s, size_t limit)
 {
@@ -47,14 +47,7 @@ static void copy_text(char *to, size_t max, struct slice text)
     to[kept.len] = '\0';
 }
 
-static bool add_data(struct event_stream *s, struct slice value)
-{
-    bool first = !s->has_data;
-    s->has_data = true;
-    return (first || buffer_put(&s->data, SLICE_LITERAL("\n"))) && buffer_put(&s->data, value);
-}
-
-/* It goes to the server again as a header: what a header cannot carry is no id. */
+/* Keeps the id of the current event. The id returns to the server in a header, so an id that a header cannot hold counts as none. */
 static void set_id(struct event_stream *s, struct slice value)
 {
     if (slice_find(value, '\0') < value.len)
@@ -72,8 +65,11 @@ static bool read_field(struct event_stream *s, struct slice line)
     uint64_t retry;
     if (value.len && value.at[0] == ' ')
         value = slice_from(value, 1);
-    if (slice_is(name, "data"))
-        return add_data(s, value);
+    if (slice_is(name, "data")) {
+        bool first = !s->has_data;
+        s->has_data = true;
+        return (first || buffer_put(&s->data, SLICE_LITERAL("\n"))) && buffer_put(&s->data, value);
+    }
     if (slice_is(name, "event"))
         copy_text(s->name, EVENT_STREAM_NAME_MAX, value);
     else if (slice_is(name, "id"))
@@ -83,6 +79,7 @@ static bool read_field(struct event_stream *s, struct slice line)
     return true;
 }
 
+/* Ends the current event, and passes it to the owner if it has data. */
 static void dispatch(struct event_stream *s)
 {
     memcpy(s->last_id, s->id, sizeof s->last_id);
@@ -101,19 +98,11 @@ static bool end_line(struct event_stream *s)
     s->past_start = true;
     bool good = true;
     if (line.len)
-        good = read_field(s, line); /* of a comment the name is empty */
+        good = read_field(s, line); /* a comment has an empty name, and is ignored like an unknown one */
     else
         dispatch(s);
     buffer_consume(&s->line, buffer_len(&s->line));
     return good;
-}
-
-static size_t find_end(struct slice bytes)
-{
-    size_t i = 0;
-    while (i < bytes.len && bytes.at[i] != '\n' && bytes.at[i] != '\r')
-        i++;
-    return i;
 }
 
 bool event_stream_feed(struct event_stream *s, struct slice bytes, struct fail *why)
@@ -125,7 +114,9 @@ bool event_stream_feed(struct event_stream *s, struct slice bytes, struct fail *
             continue;
         }
         s->after_cr = false;
-        size_t end = find_end(bytes);
+        size_t end = 0;
+        while (end < bytes.len && bytes.at[end] != '\n' && bytes.at[end] != '\r')
+            end++;
         if (!buffer_put(&s->line, slice_sub(bytes, 0, end)))
             return fail(why, "a line of the event stream cannot be held (%zu bytes at most)", s->limit);
         if (end == bytes.len)

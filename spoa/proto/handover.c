@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include "spoa/base/bytes/ascii.h"
 #include "spoa/base/bytes/reader.h"
 
 const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", NULL};
@@ -24,7 +25,7 @@ struct handover handover_none(void)
 }
 
 /* ---- writing ---- */
-/* How many bytes at the front stand for themselves. */
+/* Returns the number of bytes at the front that need no encoding. */
 static size_t plain_len(struct slice s)
 {
     static const bool plain[256] = {
@@ -45,24 +46,21 @@ static void put_key(struct writer *w, const char *key)
     writer_u8(w, '=');
 }
 
-static void put_encoded(struct writer *w, uint8_t c)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    writer_u8(w, '%');
-    writer_u8(w, (uint8_t)digits[c >> 4]);
-    writer_u8(w, (uint8_t)digits[c & 15]);
-}
-
 static void put_text(struct writer *w, const char *key, struct slice value)
 {
+    static const char digits[] = "0123456789ABCDEF";
     if (!slice_present(value))
         return;
     put_key(w, key);
     while (value.len) {
         size_t plain = plain_len(value);
         writer_put(w, slice_sub(value, 0, plain));
-        if (plain < value.len)
-            put_encoded(w, value.at[plain++]);
+        if (plain < value.len) {
+            uint8_t c = value.at[plain++];
+            writer_u8(w, '%');
+            writer_u8(w, (uint8_t)digits[c >> 4]);
+            writer_u8(w, (uint8_t)digits[c & 15]);
+        }
         value = slice_from(value, plain);
     }
 }
@@ -91,11 +89,13 @@ static void put_address(struct writer *w, const char *key, struct address value)
         put_text(w, key, writer_slice(&text));
 }
 
-static struct writer behind(const struct writer *w)
+/* Returns a writer for the room after the bytes in w. An empty `line` tells put_key that no separator is needed. */
+static struct writer room_after(const struct writer *w)
 {
     return writer_of(w->at ? w->at + w->len : NULL, w->full ? 0 : w->size - w->len);
 }
 
+/* Adds to w the bytes that `line` has written into its room. */
 static void append(struct writer *w, const struct writer *line)
 {
     w->len += line->len;
@@ -104,7 +104,7 @@ static void append(struct writer *w, const struct writer *line)
 
 void handover_encode(const struct handover *handover, struct writer *w)
 {
-    struct writer line = behind(w);
+    struct writer line = room_after(w);
 #define PUT_TEXT(field, key)    put_text(&line, key, handover->field);
 #define PUT_INT(field, key)     put_int(&line, key, handover->field);
 #define PUT_BOOL(field, key)    put_bool(&line, key, handover->field);
@@ -118,7 +118,7 @@ void handover_encode(const struct handover *handover, struct writer *w)
 
 void handover_encode_identity(const struct handover *handover, struct writer *w)
 {
-    struct writer line = behind(w);
+    struct writer line = room_after(w);
 #define X(kind, field, key) PUT_##kind(field, key)
     HANDOVER_IDENTITY(X)
 #undef X
@@ -126,28 +126,19 @@ void handover_encode_identity(const struct handover *handover, struct writer *w)
 }
 
 /* ---- reading ---- */
-static bool hex(uint8_t c, uint8_t *value)
-{
-    if (c >= '0' && c <= '9')
-        *value = (uint8_t)(c - '0');
-    else if (c >= 'A' && c <= 'F')
-        *value = (uint8_t)(c - 'A' + 10);
-    else
-        return false;
-    return true;
-}
-
+/* Decodes a value into memory. Lower-case digits are refused: one value has one encoding, the one that put_text writes. */
 static bool decode_text(struct slice in, struct writer *memory, struct slice *value)
 {
     size_t start = memory->len;
     while (in.len) {
-        uint8_t high, low;
         size_t plain = plain_len(in);
         writer_put(memory, slice_sub(in, 0, plain));
         in = slice_from(in, plain);
         if (!in.len)
             break;
-        if (in.len < 3 || in.at[0] != '%' || !hex(in.at[1], &high) || !hex(in.at[2], &low))
+        int high = in.len < 3 || in.at[0] != '%' || in.at[1] >= 'a' ? -1 : ascii_hex_value(in.at[1]);
+        int low = high < 0 || in.at[2] >= 'a' ? -1 : ascii_hex_value(in.at[2]);
+        if (low < 0)
             return false;
         writer_u8(memory, (uint8_t)(high << 4 | low));
         in = slice_from(in, 3);
@@ -156,6 +147,7 @@ static bool decode_text(struct slice in, struct writer *memory, struct slice *va
     return !memory->full;
 }
 
+/* take_KIND(in, memory, names, value) reads a value of that kind. Returns false if the text is no such value. */
 static bool take_TEXT(struct slice in, struct writer *memory, const char *const *names, struct slice *value)
 {
     (void)names;
@@ -189,7 +181,7 @@ static bool take_ADDRESS(struct slice in, struct writer *memory, const char *con
     if (!decode_text(in, memory, &text) || text.len >= sizeof literal)
         return false;
     memcpy(literal, text.at, text.len);
-    memory->len = before;
+    memory->len = before; /* the literal needs no memory beyond this function */
     value->family = memchr(literal, ':', text.len) ? 6 : 4;
     return inet_pton(value->family == 4 ? AF_INET : AF_INET6, literal, value->bytes) == 1;
 }
@@ -216,6 +208,7 @@ enum {
 #define NAMES_ADDRESS(field) NULL
 #define NAMES_NAME(field)    handover_##field##_names
 
+/* Reads one field, and skips an unknown key. `seen` has a bit for each field that was read. */
 static bool take_field(struct handover *handover, uint64_t *seen, struct slice key, struct slice value,
                        struct writer *memory, struct fail *why)
 {
@@ -249,8 +242,8 @@ bool handover_decode(struct handover *handover, struct slice text, struct writer
     return true;
 }
 
-/* ---- packed: a bit for each field, then the values of those that are present ---- */
-enum { LONG_TEXT = 255 }; /* instead of a length of one byte: four follow */
+/* ---- the packed form: a bit for each field, then the values of the present ones ---- */
+enum { LONG_TEXT = 255 }; /* in place of a length: the length follows in four bytes */
 
 static bool has_TEXT(struct slice value)
 {

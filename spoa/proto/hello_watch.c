@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/hello_watch.h"
 
+#include "spoa/base/bytes/min_max.h"
+
 enum { MESSAGE_SERVER_HELLO = 2, RANDOM_AT = 4 + 2 };
 
-/* The random of a ServerHello that is a HelloRetryRequest (RFC 8446 section 4.1.3). */
+/* The random by which a ServerHello is a HelloRetryRequest (RFC 8446 section 4.1.3). */
 static const uint8_t retry[32] = {0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
                                   0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
                                   0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c};
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t record_length(const uint8_t head[static TLS_RECORD_HEAD])
 {
@@ -20,13 +17,13 @@ static size_t record_length(const uint8_t head[static TLS_RECORD_HEAD])
 
 /* ---- the client ---- */
 
-/* Past what is no handshake; the number of bytes. */
+/* Skips the client's records that are no handshake records. Returns the number of bytes skipped. */
 static size_t skip_others(struct hello_watch *w, struct slice bytes)
 {
     size_t at = 0;
     for (;;) {
         if (w->other) {
-            size_t skipped = smaller(w->left, bytes.len - at);
+            size_t skipped = min_size(w->left, bytes.len - at);
             at += skipped;
             w->left -= skipped;
             w->other = w->left > 0;
@@ -39,7 +36,7 @@ static size_t skip_others(struct hello_watch *w, struct slice bytes)
     }
 }
 
-/* Of SSL 2.0 nobody asks for a second one. */
+/* Reads the first ClientHello. No server asks for another one after that of SSL 2.0, so the watch is then done. */
 static enum client_hello read_first(struct hello_watch *w, struct slice bytes, struct writer *memory,
                                     struct slice *name, struct client_hello_place *place)
 {
@@ -84,23 +81,18 @@ enum client_hello hello_watch_client(struct hello_watch *w, struct slice bytes, 
 
 /* ---- the server ---- */
 
+/* Fills `to` up to `size` bytes, of which it has *len. Returns the number of bytes taken. */
 static size_t take(uint8_t *to, size_t *len, size_t size, struct slice from)
 {
-    size_t taken = smaller(size - *len, from.len);
+    size_t taken = min_size(size - *len, from.len);
     if (taken)
         memcpy(to + *len, from.at, taken);
     *len += taken;
     return taken;
 }
 
-static void judge_answer(struct hello_watch *w)
-{
-    w->retried =
-        w->answer[0] == MESSAGE_SERVER_HELLO && memcmp(w->answer + RANDOM_AT, retry, sizeof retry) == 0;
-    w->done = !w->retried;
-}
-
-/* Takes what the record at hand has of the answer. An alert in front of it may be a warning. */
+/* Takes the current record's part of the answer, and judges the answer once it is complete. An alert is skipped: it may be a warning
+ * before the answer. */
 static size_t read_record(struct hello_watch *w, struct slice bytes)
 {
     struct slice part = slice_sub(bytes, 0, w->answer_left);
@@ -108,8 +100,11 @@ static size_t read_record(struct hello_watch *w, struct slice bytes)
     w->answer_left -= taken;
     if (w->answer_left == 0)
         w->head_len = 0;
-    if (w->answer_len == HELLO_WATCH_ANSWER)
-        judge_answer(w);
+    if (w->answer_len == HELLO_WATCH_ANSWER) {
+        w->retried =
+            w->answer[0] == MESSAGE_SERVER_HELLO && memcmp(w->answer + RANDOM_AT, retry, sizeof retry) == 0;
+        w->done = !w->retried;
+    }
     return taken;
 }
 
@@ -123,7 +118,7 @@ void hello_watch_server(struct hello_watch *w, struct slice bytes)
         bytes = slice_from(bytes, take(w->head, &w->head_len, TLS_RECORD_HEAD, bytes));
         w->alert = w->head[0] == TLS_ALERT;
         if (w->head[0] != TLS_HANDSHAKE && !w->alert)
-            w->done = true; /* no TLS */
+            w->done = true; /* the server does not speak TLS */
         if (w->head_len < TLS_RECORD_HEAD)
             continue;
         w->answer_left = record_length(w->head);

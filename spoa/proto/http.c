@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/http.h"
 
+#include "spoa/base/bytes/ascii.h"
+#include "spoa/base/bytes/min_max.h"
+
 static enum http_result refuse(struct http_reader *r, const char *why)
 {
     r->why = why;
     return HTTP_BAD;
 }
 
-static bool is_alnum(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-}
-
-/* RFC 9110 section 5.6.2. */
-static bool is_tchar(uint8_t c)
+bool http_is_token(struct slice s)
 {
     static const bool tchar[256] = {
         ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['!'] = true,  ['#'] = true,
@@ -21,20 +18,15 @@ static bool is_tchar(uint8_t c)
         ['+'] = true,         ['-'] = true,         ['.'] = true,         ['^'] = true,  ['_'] = true,
         ['`'] = true,         ['|'] = true,         ['~'] = true,
     };
-    return tchar[c];
-}
-
-bool http_is_token(struct slice s)
-{
     for (size_t i = 0; slice_present(s) && i < s.len; i++)
-        if (!is_tchar(s.at[i]))
+        if (!tchar[s.at[i]])
             return false;
     return s.len > 0;
 }
 
-/* ---- where the head ends ---- */
+/* ---- the end of the head ---- */
 
-/* Looks at one byte together with those before it; HTTP_DONE when it ends the head. */
+/* Checks byte i together with those before it. Returns HTTP_DONE if it ends the head. */
 static enum http_result scan_byte(struct http_reader *r, const uint8_t *at, size_t i)
 {
     uint8_t c = at[i];
@@ -54,22 +46,20 @@ static enum http_result scan_byte(struct http_reader *r, const uint8_t *at, size
     return HTTP_MORE;
 }
 
-/* Past the bytes from i on that need no look at their neighbours. */
-static size_t skip_plain(const uint8_t *at, size_t i, size_t end)
-{
-    bool after_cr = i > 0 && at[i - 1] == '\r';
-
-    while (!after_cr && i < end && at[i] >= 0x20 && at[i] != 0x7f)
-        i++;
-    return i;
-}
-
+/* Finds the end of the head and refuses bytes that no head may contain, before anything is parsed. */
 static enum http_result scan(struct http_reader *r, struct slice bytes)
 {
-    size_t end = bytes.len < r->head_max ? bytes.len : r->head_max;
+    size_t end = min_size(bytes.len, r->head_max);
+    const uint8_t *at = bytes.at;
 
-    while ((r->scanned = skip_plain(bytes.at, r->scanned, end)) < end) {
-        enum http_result result = scan_byte(r, bytes.at, r->scanned);
+    for (;;) {
+        /* a printable byte is always valid, unless it follows a CR */
+        bool after_cr = r->scanned > 0 && at[r->scanned - 1] == '\r';
+        while (!after_cr && r->scanned < end && at[r->scanned] >= 0x20 && at[r->scanned] != 0x7f)
+            r->scanned++;
+        if (r->scanned == end)
+            break;
+        enum http_result result = scan_byte(r, at, r->scanned);
         if (result == HTTP_BAD)
             return result;
         r->scanned++;
@@ -92,6 +82,7 @@ static bool parse_version(struct slice s, unsigned *minor)
     return true;
 }
 
+/* Returns true if s is visible ASCII without '#': a target has no fragment (RFC 9112 section 3.2). */
 static bool is_target(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -121,7 +112,7 @@ static enum http_result parse_status_line(struct http_reader *r, struct slice li
     if (!slice_split(&line, ' ', &status) || status.len != 3 || !slice_u64(status, 599, &code) || code < 100)
         return refuse(r, "status is not a number from 100 to 599");
     head->status = (unsigned)code;
-    /* "HTTP/1.1 200" without the blank before an empty reason is what many servers send */
+    /* many servers send "HTTP/1.1 200" without the blank that belongs before an empty reason */
     head->reason = slice_present(line) ? line : slice_of("", 0);
     return HTTP_DONE;
 }
@@ -145,7 +136,7 @@ static enum http_result parse_field(struct http_reader *r, struct slice line, st
     return HTTP_DONE;
 }
 
-/* The line at *at without its CR LF, which the scan has seen. */
+/* Takes a line off *rest and returns it without its CR LF, which the scan has found to be there. */
 static struct slice take_line(struct slice *rest)
 {
     size_t len = slice_find(*rest, '\r');
@@ -154,9 +145,10 @@ static struct slice take_line(struct slice *rest)
     return line;
 }
 
+/* Maps bytes that servers may take for one another to one byte. */
 static uint8_t folded(uint8_t c)
 {
-    return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+    return c == '_' ? '-' : ascii_lower(c);
 }
 
 bool http_same_letters(const uint8_t *a, const uint8_t *b, size_t len)
@@ -191,11 +183,11 @@ size_t http_count(const struct http_head *head, const char *name)
     return count;
 }
 
-static bool list_has(struct slice list, struct slice token)
+bool http_list_has(struct slice list, struct slice element)
 {
     struct slice part;
     while (slice_split(&list, ',', &part))
-        if (slice_equal_nocase(slice_trim(part), token))
+        if (slice_equal_nocase(slice_trim(part), element))
             return true;
     return false;
 }
@@ -205,14 +197,14 @@ bool http_has_token(const struct http_head *head, const char *name, const char *
     struct slice wanted = slice_text(name);
     for (size_t i = 0; i < head->count; i++)
         if (slice_equal_nocase(head->fields[i].name, wanted) &&
-            list_has(head->fields[i].value, slice_text(token)))
+            http_list_has(head->fields[i].value, slice_text(token)))
             return true;
     return false;
 }
 
-/* ---- what the fields mean together ---- */
+/* ---- the fields together ---- */
 
-/* Equal duplicates pass (RFC 9112 section 6.3): they cannot be read in two ways. */
+/* Keeps Content-Length. Equal duplicates are accepted (RFC 9112 section 6.3), because every parser reads them in one way. */
 static enum http_result take_length(struct http_reader *r, struct slice value, struct http_head *head)
 {
     uint64_t length;
@@ -226,49 +218,43 @@ static enum http_result take_length(struct http_reader *r, struct slice value, s
     return HTTP_DONE;
 }
 
-static enum http_result take_coding(struct http_reader *r, struct slice value, struct http_head *head)
-{
-    if (head->minor == 0)
-        return refuse(r, "Transfer-Encoding in HTTP/1.0");
-    if (head->chunked || !slice_equal_nocase(value, SLICE_LITERAL("chunked")))
-        return refuse(r, "Transfer-Encoding is not a single chunked");
-    head->chunked = true;
-    return HTTP_DONE;
-}
-
+/* Finds how the body is framed, and refuses a head that two parsers could frame differently. */
 static enum http_result check_framing(struct http_reader *r, struct http_head *head)
 {
-    enum http_result result = HTTP_DONE;
-
-    for (size_t i = 0; i < head->count && result == HTTP_DONE; i++) {
+    for (size_t i = 0; i < head->count; i++) {
         const struct http_field *field = &head->fields[i];
-        if (slice_equal_nocase(field->name, SLICE_LITERAL("Content-Length")))
-            result = take_length(r, field->value, head);
-        else if (slice_equal_nocase(field->name, SLICE_LITERAL("Transfer-Encoding")))
-            result = take_coding(r, field->value, head);
+        if (slice_equal_nocase(field->name, SLICE_LITERAL("Content-Length"))) {
+            enum http_result result = take_length(r, field->value, head);
+            if (result != HTTP_DONE)
+                return result;
+        } else if (slice_equal_nocase(field->name, SLICE_LITERAL("Transfer-Encoding"))) {
+            if (head->minor == 0)
+                return refuse(r, "Transfer-Encoding in HTTP/1.0");
+            if (head->chunked || !slice_equal_nocase(field->value, SLICE_LITERAL("chunked")))
+                return refuse(r, "Transfer-Encoding is not a single chunked");
+            head->chunked = true;
+        }
     }
-    if (result != HTTP_DONE)
-        return result;
     if (head->chunked && head->has_length)
         return refuse(r, "both Content-Length and Transfer-Encoding");
-    /* whoever obeyed such a Connection would drop what frames or addresses the message */
+    /* a server that obeys such a Connection drops the field that frames or addresses the message */
     if (http_has_token(head, "Connection", "Host") || http_has_token(head, "Connection", "Content-Length") ||
         http_has_token(head, "Connection", "Transfer-Encoding"))
         return refuse(r, "Connection names a field that must stay");
     return HTTP_DONE;
 }
 
-/* uri-host [ ":" port ] (RFC 9110 section 7.2), without the comma that a joined list of hosts would have. */
+/* Checks the characters of uri-host [ ":" port ] (RFC 9110 section 7.2). A comma, which joins several hosts, is refused. */
 static bool is_host(struct slice s)
 {
     static const char marks[] = "-._~!$&'()*+;=%:[]";
     for (size_t i = 0; i < s.len; i++)
-        if (!is_alnum(s.at[i]) && !memchr(marks, s.at[i], sizeof(marks) - 1))
+        if (!ascii_is_alphanumeric(s.at[i]) && !memchr(marks, s.at[i], sizeof(marks) - 1))
             return false;
     return s.len > 0;
 }
 
-/* The authority that a target carries itself; absent when it has none, as most. */
+/* Returns the authority within the request target; absent for a path, which most targets are. */
 static struct slice target_authority(const struct http_head *head)
 {
     struct slice rest = head->target;
@@ -285,6 +271,7 @@ static struct slice target_authority(const struct http_head *head)
     return slice_sub(rest, 0, slash < question ? slash : question);
 }
 
+/* Requires one Host that agrees with the target: otherwise two servers could route the request differently. */
 static enum http_result check_host(struct http_reader *r, const struct http_head *head)
 {
     struct slice host = http_get(head, "Host"), authority = target_authority(head);
@@ -312,7 +299,7 @@ static enum http_result parse(struct http_reader *r, struct slice bytes, struct 
     enum http_result result =
         r->side == HTTP_REQUEST ? parse_request_line(r, line, head) : parse_status_line(r, line, head);
 
-    /* field lines up to the empty one; a folded line begins with a blank, which no name does */
+    /* the head ends with an empty line; a folded line fails, because it begins with a blank and no field name does */
     while (result == HTTP_DONE && (line = take_line(&rest)).len > 0)
         result = parse_field(r, line, head);
     if (result == HTTP_DONE)
@@ -330,7 +317,7 @@ enum http_result http_read(struct http_reader *r, struct slice bytes, struct htt
     if (result != HTTP_DONE)
         return result;
 
-    /* without the fields: they are written before they are read, and are most of the struct */
+    /* the fields are most of the struct and need no zeros: each is written before it is read */
     memset(head, 0, offsetof(struct http_head, fields));
     head->len = r->scanned;
     return parse(r, slice_sub(bytes, 0, head->len), head);

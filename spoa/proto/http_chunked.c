@@ -1,38 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/http.h"
 
+#include "spoa/base/bytes/ascii.h"
+
+/* Each state says what comes next. The trailer states must follow CHUNK_DATA_LF: http_chunked_read compares with `>=`. */
 enum {
-    CHUNK_SIZE,
-    CHUNK_EXTENSION,
-    CHUNK_SIZE_LF,
-    CHUNK_DATA,
-    CHUNK_DATA_CR,
-    CHUNK_DATA_LF,
-    CHUNK_TRAILER, /* at the begin of a line */
-    CHUNK_TRAILER_NAME,
-    CHUNK_TRAILER_VALUE,
-    CHUNK_TRAILER_LF,
-    CHUNK_END_LF,
-    CHUNK_END,
-    CHUNK_BAD,
+    CHUNK_SIZE,          /* a digit of the size, or what ends it */
+    CHUNK_EXTENSION,     /* an extension after the size, or CR */
+    CHUNK_SIZE_LF,       /* LF after the size */
+    CHUNK_DATA,          /* `left` bytes of data */
+    CHUNK_DATA_CR,       /* CR after the data */
+    CHUNK_DATA_LF,       /* LF after the data */
+    CHUNK_TRAILER,       /* the first byte of a trailer line, or the CR of the empty line */
+    CHUNK_TRAILER_NAME,  /* the rest of its name */
+    CHUNK_TRAILER_VALUE, /* its value, or CR */
+    CHUNK_TRAILER_LF,    /* LF after its value */
+    CHUNK_END_LF,        /* LF of the empty line */
+    CHUNK_END,           /* nothing: the body has ended */
+    CHUNK_BAD,           /* nothing: the body is malformed */
 };
 
-#define CHUNK_DIGITS_MAX    16
-#define CHUNK_EXTENSION_MAX 256
-#define CHUNK_TRAILER_MAX   8192
+#define CHUNK_DIGITS_MAX    16   /* digits of a size, leading zeros included */
+#define CHUNK_EXTENSION_MAX 256  /* bytes of one chunk's extension */
+#define CHUNK_TRAILER_MAX   8192 /* bytes of all trailers */
 
-static unsigned chunk_digit(struct http_chunked *c, uint8_t byte)
-{
-    unsigned letter = (byte | 0x20u) - 'a', digit = byte - (unsigned)'0';
-    unsigned value = digit < 10 ? digit : letter < 6 ? letter + 10 : 16;
-
-    if (value == 16 || c->digits == CHUNK_DIGITS_MAX || c->left >> 59)
-        return CHUNK_BAD;
-    c->digits++;
-    c->left = c->left << 4 | value;
-    return CHUNK_SIZE;
-}
-
+/* Takes a byte of the size line. A size of 2^63 or more is bad. */
 static unsigned chunk_size(struct http_chunked *c, uint8_t byte)
 {
     if (c->digits && byte == '\r')
@@ -41,10 +33,16 @@ static unsigned chunk_size(struct http_chunked *c, uint8_t byte)
         c->extra = 0;
         return CHUNK_EXTENSION;
     }
-    return chunk_digit(c, byte);
+    int value = ascii_hex_value(byte);
+    if (value < 0 || c->digits == CHUNK_DIGITS_MAX || c->left >> 59)
+        return CHUNK_BAD;
+    c->digits++;
+    c->left = c->left << 4 | (unsigned)value;
+    return CHUNK_SIZE;
 }
 
-/* Bytes that are checked and dropped: `same` again, or `next` after a CR. */
+/* Checks and drops a byte of an extension or a trailer value. Returns `next` after a CR, else `same`, or CHUNK_BAD after `limit`
+ * bytes. */
 static unsigned chunk_dropped(struct http_chunked *c, uint8_t byte, unsigned limit, unsigned same,
                               unsigned next)
 {
@@ -62,7 +60,7 @@ static unsigned chunk_trailer_name(struct http_chunked *c, uint8_t byte)
     return http_is_token(slice_of(&byte, 1)) ? CHUNK_TRAILER_NAME : CHUNK_BAD;
 }
 
-/* The state after one byte that is not data. */
+/* Takes one byte that is not data. Returns the next state. */
 static unsigned chunk_step(struct http_chunked *c, uint8_t byte)
 {
     switch (c->state) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proxy_header: the PROXY protocol, version 2, as HAProxy reads it in front of a connection: whose it is, where it is to
- * connect to, the name that goes with it, and an id (proxy-protocol.txt, sections 2.2 and 2.2.1; types 0x02 and 0x05).
+ * proxy_header: writes the header of the PROXY protocol, version 2, that HAProxy reads at the start of a connection: the source
+ * address, the destination, the name of the destination and an id (HAProxy's proxy-protocol.txt, sections 2.2 and 2.2.1; types 0x02
+ * and 0x05).
  */
 #ifndef CELLGATE_PROTO_PROXY_HEADER_H
 #define CELLGATE_PROTO_PROXY_HEADER_H
@@ -10,12 +11,13 @@
 #include "spoa/base/text/address.h"
 
 enum {
-    PROXY_AUTHORITY_MAX = 255,
-    PROXY_UNIQUE_ID_MAX = 128, /* HAProxy refuses what is longer */
+    PROXY_AUTHORITY_MAX = 255, /* bytes */
+    PROXY_UNIQUE_ID_MAX = 128, /* bytes; HAProxy refuses a longer id */
     PROXY_HEADER_MAX = 16 + 36 + 3 + PROXY_AUTHORITY_MAX + 3 + PROXY_UNIQUE_ID_MAX
 };
 
-/* from: NULL, or of the same family; its port is 0. authority and unique_id may be absent; both fit, or w->full. */
+/* Writes a header. `from` has the family of `to`, or is NULL for an unspecified address; the source port is always 0. `authority` and
+ * `unique_id` may be absent. w->full is set if one of them is too long or the header does not fit. */
 void proxy_header_write(struct writer *w, const struct address *from, const struct address *to, uint16_t port,
                         struct slice authority, struct slice unique_id);
 

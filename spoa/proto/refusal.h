@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * refusal: why a request gets no tunnel and no answer from a worker. One table for agent and relay: codes,
- * HTTP status and the sentence for the client.
+ * refusal: the reasons for which a request gets neither a tunnel nor an answer from a worker. One table for agent, relay and HAProxy:
+ * the code, the HTTP status and the sentence that the client reads.
  */
 #ifndef CELLGATE_PROTO_REFUSAL_H
 #define CELLGATE_PROTO_REFUSAL_H
 
 #include <stdbool.h>
 
-/* X(name, HTTP status, retryable, Retry-After seconds, sentence for the client); the name is the code that a client
- * gets (docs/routing.md). */
+/* X(name, HTTP status, retryable, Retry-After in seconds, sentence for the client). The name is the error code in the body that the
+ * client gets (docs/routing.md), so it must not change. Retry-After is 0 unless the refusal is retryable. */
 #define REFUSALS(X)                                                                               \
     X(bad_request, 400, false, 0, "The request is malformed.")                                    \
     X(token_missing, 401, false, 0, "A capability token is required.")                            \
@@ -46,20 +46,20 @@
     X(destination_timeout, 504, false, 0, "The destination did not answer in time.")
 
 enum refusal {
-    REFUSAL_NONE,
+    REFUSAL_NONE, /* the request is not refused */
 #define X(name, status, retryable, after, sentence) REFUSAL_##name,
     REFUSALS(X)
 #undef X
 };
 
 struct refusal_info {
-    const char *code; /* its name in the table */
-    int status;
-    bool retryable;
-    int retry_after;
+    const char *code; /* the name in the table */
+    int status;       /* HTTP status */
+    bool retryable;   /* the same request may succeed later */
+    int retry_after;  /* seconds; 0 if the refusal is not retryable */
     const char *sentence;
 };
-/* NULL for REFUSAL_NONE. */
+/* Returns the row of a refusal, or NULL for REFUSAL_NONE. */
 const struct refusal_info *refusal_info(enum refusal refusal);
 
 #endif

@@ -5,7 +5,7 @@
 
 /* ---- values ---- */
 
-/* The bytes up to CR LF, which are taken off too. */
+/* Takes a line and the CR LF that ends it off *in. */
 static enum resp_result take_line(struct slice *in, struct slice *line)
 {
     struct slice seen = slice_sub(*in, 0, RESP_LINE);
@@ -21,15 +21,15 @@ static enum resp_result take_line(struct slice *in, struct slice *line)
     return RESP_VALUE;
 }
 
-/* "-1" stands for nil. */
-static enum resp_result take_length(struct slice *in, uint64_t most, uint64_t *length, bool *nil)
+/* Takes the length of a string or an array, at most max. The length -1 means nil. */
+static enum resp_result take_length(struct slice *in, uint64_t max, uint64_t *length, bool *nil)
 {
     struct slice line;
     enum resp_result result = take_line(in, &line);
     if (result != RESP_VALUE)
         return result;
     *nil = slice_is(line, "-1");
-    return *nil || slice_u64(line, most, length) ? RESP_VALUE : RESP_BROKEN;
+    return *nil || slice_u64(line, max, length) ? RESP_VALUE : RESP_BROKEN;
 }
 
 static enum resp_result take_string(struct slice *in, struct resp_part *part)
@@ -52,6 +52,7 @@ static enum resp_result take_string(struct slice *in, struct resp_part *part)
     return RESP_VALUE;
 }
 
+/* Takes a value that is no array. */
 static enum resp_result take_part(struct slice *in, struct resp_part *part)
 {
     if (in->len == 0)
@@ -115,17 +116,13 @@ static bool put_header(struct buffer *to, char type, size_t number)
     return buffer_put(to, slice_of(text, (size_t)len));
 }
 
-static bool put_word(struct buffer *to, struct slice word)
-{
-    return put_header(to, '$', word.len) && buffer_put(to, word) && buffer_put(to, SLICE_LITERAL("\r\n"));
-}
-
 bool resp_command(struct buffer *to, const struct slice *words, size_t count)
 {
     size_t before = buffer_len(to);
     bool good = put_header(to, '*', count);
     for (size_t i = 0; good && i < count; i++)
-        good = put_word(to, words[i]);
+        good = put_header(to, '$', words[i].len) && buffer_put(to, words[i]) &&
+               buffer_put(to, SLICE_LITERAL("\r\n"));
     if (!good)
         buffer_cut(to, before);
     return good;

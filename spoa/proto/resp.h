@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * resp: what Redis speaks (the Redis serialization protocol, version 2), as much of it as a directory needs.
- * Sans-I/O: bytes in, values out. Everything is bounded: a line has RESP_LINE bytes, a text RESP_TEXT, an
- * array RESP_PARTS parts that are no arrays; what is longer breaks the connection.
+ * resp: the Redis serialization protocol, version 2 (RESP2), as far as a directory needs it. Sans-I/O: bytes in, values out.
+ * Everything is bounded: a line has at most RESP_LINE bytes, a string RESP_TEXT, an array RESP_PARTS elements, none of which is an
+ * array. A server that exceeds a bound gets its connection closed.
  *
- * A parser of our own, because hiredis 0.14 ends the process by an assertion when a server says what it was
- * not asked, and takes texts of any length into memory.
+ * This parser exists because hiredis 0.14 ends the process with an assertion if a server sends something that was not asked for, and
+ * buffers strings of any length.
  */
 #ifndef CELLGATE_PROTO_RESP_H
 #define CELLGATE_PROTO_RESP_H
@@ -18,22 +18,25 @@ enum resp_kind { RESP_STATUS, RESP_ERROR, RESP_INTEGER, RESP_STRING, RESP_NIL, R
 
 struct resp_part {
     enum resp_kind kind; /* never RESP_ARRAY */
-    struct slice text;   /* of a string, a status, an error; points into the input */
+    struct slice text;   /* the text of a string, a status, an error or an integer; points into the input */
 };
 
-/* One value; a single one has itself as its only part. */
+/* One value. A value that is no array is its own only part. */
 struct resp {
     enum resp_kind kind;
-    size_t count;
+    size_t count; /* number of parts */
     struct resp_part parts[RESP_PARTS];
 };
 
-enum resp_result { RESP_VALUE, RESP_MORE, RESP_BROKEN };
-/* Takes one whole value off *in; with RESP_MORE *in stays as it is: come again with more behind it. */
-enum resp_result resp_next(struct slice *in, struct resp *value);
+enum resp_result {
+    RESP_VALUE, /* a whole value was taken */
+    RESP_MORE,  /* more bytes are needed */
+    RESP_BROKEN /* the bytes violate the protocol or a bound: close the connection */
+};
+/* Takes one whole value off *in. After RESP_MORE *in is unchanged: call again with the same bytes and more after them. */
+enum resp_result resp_next(struct slice *in, struct resp *value) MUST_CHECK;
 
-/* Appends a command of these words. False when they do not fit; then nothing was appended. */
-bool resp_command(struct buffer *to, const struct slice *words, size_t count)
-    __attribute__((warn_unused_result));
+/* Appends a command of these words. Returns false, and appends nothing, if the buffer refuses them. */
+bool resp_command(struct buffer *to, const struct slice *words, size_t count) MUST_CHECK;
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
+#include "spoa/proto/ws.h"
 #include "spoa/base/bytes/reader.h"
 #include "spoa/base/bytes/writer.h"
 #include "spoa/base/json/json_string.h"
-#include "spoa/proto/ws.h"
 
+/* ws_some and ws_decoder_image rely on this order. */
 enum {
-    STATE_HEAD,
-    STATE_PAYLOAD, /* of a data frame */
-    STATE_CONTROL, /* payload of a control frame */
-    STATE_CLOSED,
-    STATE_BAD,
+    STATE_HEAD,    /* within a head, or between two frames */
+    STATE_PAYLOAD, /* within a data frame's payload */
+    STATE_CONTROL, /* within a control frame's payload */
+    STATE_CLOSED,  /* after a Close */
+    STATE_BAD,     /* after WS_BAD */
 };
 
 #define CLOSE_PROTOCOL_ERROR 1002
@@ -52,12 +53,7 @@ static enum ws_event refuse(struct ws_decoder *d, const char *why)
 
 /* ---- heads ---- */
 
-static bool opcode_known(unsigned opcode)
-{
-    return opcode <= WS_BINARY || (opcode >= WS_CLOSE && opcode <= WS_PONG);
-}
-
-/* What is wrong with the two bytes that every frame begins with; NULL if nothing is. */
+/* Checks the two bytes that begin every frame. Returns NULL, or why they are refused. */
 static const char *check_start(const struct ws_decoder *d)
 {
     unsigned opcode = d->head[0] & 0x0f, length = d->head[1] & 0x7f;
@@ -65,7 +61,7 @@ static const char *check_start(const struct ws_decoder *d)
 
     if (d->head[0] & 0x70)
         return "reserved bit";
-    if (!opcode_known(opcode))
+    if (opcode > WS_PONG || (opcode > WS_BINARY && opcode < WS_CLOSE))
         return "reserved opcode";
     if (masked != (d->sender == WS_CLIENT))
         return masked ? "masked frame from a server" : "unmasked frame from a client";
@@ -78,6 +74,7 @@ static const char *check_start(const struct ws_decoder *d)
     return NULL;
 }
 
+/* Returns the length of the head that has begun, as far as its bytes tell: at least 2. */
 static unsigned head_len(const struct ws_decoder *d)
 {
     unsigned length = d->head[1] & 0x7f, wide = length == 127 ? 8 : length == 126 ? 2 : 0;
@@ -85,6 +82,7 @@ static unsigned head_len(const struct ws_decoder *d)
     return d->head_len < 2 ? 2 : 2 + wide + (d->head[1] & 0x80 ? 4u : 0u);
 }
 
+/* Reads the length of a payload. Returns false if a shorter form could hold it, or if it exceeds 2^63 - 1 (section 5.2). */
 static bool take_length(struct reader *r, unsigned length, uint64_t *value)
 {
     if (length < 126) {
@@ -167,17 +165,6 @@ static enum ws_event decode_payload(struct ws_decoder *d, struct slice *in, stru
     return WS_PIECE;
 }
 
-static enum ws_event take_close(struct ws_decoder *d)
-{
-    if (d->frame.length == 1)
-        return refuse(d, "close payload of one byte");
-    d->close_code = (uint16_t)(d->frame.length ? d->control[0] << 8 | d->control[1] : WS_NO_CODE);
-    if (d->frame.length && !ws_close_code_legal(d->close_code))
-        return refuse(d, "illegal close code");
-    d->state = STATE_CLOSED;
-    return WS_CONTROL;
-}
-
 static enum ws_event decode_control(struct ws_decoder *d, struct slice *in)
 {
     static _Thread_local uint8_t shared[WS_CONTROL_MAX];
@@ -192,9 +179,16 @@ static enum ws_event decode_control(struct ws_decoder *d, struct slice *in)
     d->offset += bytes.len;
     if (d->offset < d->frame.length)
         return WS_MORE;
-    if (d->frame.opcode == WS_CLOSE)
-        return take_close(d);
-    d->state = STATE_HEAD;
+    if (d->frame.opcode != WS_CLOSE) {
+        d->state = STATE_HEAD;
+        return WS_CONTROL;
+    }
+    if (d->frame.length == 1)
+        return refuse(d, "close payload of one byte");
+    d->close_code = (uint16_t)(d->frame.length ? d->control[0] << 8 | d->control[1] : WS_NO_CODE);
+    if (d->frame.length && !ws_close_code_legal(d->close_code))
+        return refuse(d, "illegal close code");
+    d->state = STATE_CLOSED;
     return WS_CONTROL;
 }
 
@@ -223,7 +217,7 @@ bool ws_between_messages(const struct ws_decoder *d)
     return d->state == STATE_HEAD && !d->head_len && !d->in_message;
 }
 
-/* Its head's length, and that of its payload; 0: it begins with something else than what ws_decode_whole takes. */
+/* Returns the length of the head at the beginning of `in`, and that of its payload; 0 if ws_decode_whole does not take such a frame. */
 static size_t whole_head(const struct ws_decoder *d, struct slice in, uint64_t *length)
 {
     bool masked = d->sender == WS_CLIENT;
@@ -240,12 +234,12 @@ static size_t whole_head(const struct ws_decoder *d, struct slice in, uint64_t *
     return *length < 126 ? 0 : masked ? 8 : 4;
 }
 
-bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t most, struct ws_piece *piece)
+bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t max, struct ws_piece *piece)
 {
     uint64_t length = 0;
     size_t head = whole_head(d, *in, &length);
 
-    if (!head || length > most || in->len < head + length)
+    if (!head || length > max || in->len < head + length)
         return false;
     d->frame = (struct ws_frame){
         .opcode = in->at[0] & 0x0f, .fin = true, .masked = d->sender == WS_CLIENT, .length = length};
@@ -257,7 +251,7 @@ bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t most, stru
     return true;
 }
 
-/* Bytes of the frame that begins with this head; UINT64_MAX if the head is not whole. */
+/* Returns the length of the frame that begins with this head, of which `there` bytes have arrived; UINT64_MAX if it is incomplete. */
 static uint64_t frame_len(const uint8_t *head, size_t there)
 {
     unsigned wide = 0;
@@ -273,7 +267,7 @@ static uint64_t frame_len(const uint8_t *head, size_t there)
     return length > INT64_MAX ? UINT64_MAX : len + length;
 }
 
-/* The same of a frame some of whose head the decoder has taken: the bytes that are still to come. */
+/* Returns the bytes left of a frame whose head the decoder has begun, or UINT64_MAX if the head is incomplete. */
 static uint64_t frame_rest(const struct ws_decoder *d, struct slice in)
 {
     uint8_t head[WS_HEAD_MAX];
@@ -326,6 +320,7 @@ struct slice ws_close_reason(const struct ws_decoder *d)
 
 /* ---- masking ---- */
 
+/* Rotates a mask so that it begins at `offset`. */
 static void turn_mask(uint8_t turned[4], const uint8_t mask[4], uint64_t offset)
 {
     for (unsigned i = 0; i < 4; i++)
@@ -341,7 +336,7 @@ void ws_mask(uint8_t *to, const uint8_t *from, size_t len, const uint8_t mask[4]
     turn_mask(turned, mask, offset);
     memcpy(turned + 4, turned, 4);
     memcpy(&word, turned, 8);
-    /* blocks of a fixed size are what compilers turn into vector instructions */
+    /* compilers turn blocks of a fixed size into vector instructions */
     for (; len - i >= sizeof(block); i += sizeof(block)) {
         memcpy(block, from + i, sizeof(block));
         for (unsigned k = 0; k < 4; k++)
@@ -409,7 +404,7 @@ size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode
     return head + kept.len;
 }
 
-/* The longest begin of s that has at most max bytes and does not end inside a UTF-8 character. */
+/* Returns the longest prefix of s that has at most max bytes and does not end within a UTF-8 character. */
 static struct slice cut_text(struct slice s, size_t max)
 {
     if (s.len <= max)
@@ -432,10 +427,10 @@ size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct s
     return ws_encode_control(to, WS_CLOSE, writer_slice(&w), mask);
 }
 
-/* ---- as an image ---- */
+/* ---- image ---- */
 void ws_decoder_image(struct image *image, struct ws_decoder *d)
 {
-    IMAGE(image, d->frame.opcode, 15); /* of one that was bad, any */
+    IMAGE(image, d->frame.opcode, 15); /* a refused frame may have any opcode */
     IMAGE_BOOL(image, d->frame.fin);
     IMAGE_BOOL(image, d->frame.masked);
     image_bytes(image, d->frame.mask, sizeof d->frame.mask);

@@ -13,7 +13,7 @@ void ws_handshake_key(char key[WS_KEY_SIZE], const uint8_t nonce[16])
     EVP_EncodeBlock((unsigned char *)key, nonce, NONCE_LEN);
 }
 
-/* Encoded again it must be the same: the decoder forgives blanks, padding and bits that stand for no byte. */
+/* Decodes and encodes the key, which must not change: OpenSSL's decoder forgives blanks, padding, and bits beyond the last byte. */
 bool ws_handshake_key_valid(struct slice key)
 {
     unsigned char decoded[18], again[WS_KEY_SIZE];
@@ -24,7 +24,8 @@ bool ws_handshake_key_valid(struct slice key)
     return slice_equal(key, slice_of(again, KEY_LEN));
 }
 
-/* Looked up once: each time OpenSSL does so it takes as long as the digest. */
+/* OpenSSL's SHA-1, fetched once for the process: a fetch takes as long as the digest. NULL if memory was short, and then the default
+ * implementation serves. */
 static const EVP_MD *sha1;
 
 static void fetch_sha1(void)

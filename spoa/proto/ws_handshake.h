@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ws_handshake: the HTTP/1.1 upgrade that opens a WebSocket (RFC 6455 section 4), for both sides.
- */
+/* ws_handshake: the HTTP/1.1 upgrade that opens a WebSocket (RFC 6455 section 4), for both sides. */
 #ifndef CELLGATE_PROTO_WS_HANDSHAKE_H
 #define CELLGATE_PROTO_WS_HANDSHAKE_H
 
@@ -12,34 +10,32 @@
 #define WS_KEY_SIZE    25 /* 24 characters and NUL */
 #define WS_ACCEPT_SIZE 29 /* 28 characters and NUL */
 
-/* The key of a client from 16 random bytes. */
+/* Makes a client's Sec-WebSocket-Key from 16 random bytes. */
 void ws_handshake_key(char key[WS_KEY_SIZE], const uint8_t nonce[16]);
-/* Whether it is the base64 form of 16 bytes. */
-bool ws_handshake_key_valid(struct slice key);
-/* The answer to a key; false when out of memory for its SHA-1. */
-bool ws_handshake_accept(char accept[WS_ACCEPT_SIZE], struct slice key) __attribute__((warn_unused_result));
+/* Returns true if the key is the base64 form of 16 bytes. */
+bool ws_handshake_key_valid(struct slice key) MUST_CHECK;
+/* Computes Sec-WebSocket-Accept for a key. Returns false if there is no memory for the SHA-1. */
+bool ws_handshake_accept(char accept[WS_ACCEPT_SIZE], struct slice key) MUST_CHECK;
 
-/* Judges an upgrade request. 0: *key is its key. Otherwise the status to refuse it with: 400, 405, or 426
- * (which needs `Sec-WebSocket-Version: 13` and `Upgrade: websocket`), and why. */
+/* Checks an upgrade request. Returns 0 and sets *key to its key, or returns the status to refuse it with and fills *why: 400, 405, or
+ * 426, which needs `Sec-WebSocket-Version: 13` and `Upgrade: websocket` in the answer. */
 unsigned ws_handshake_check_request(const struct http_head *head, struct slice *key, struct fail *why)
-    __attribute__((warn_unused_result));
+    MUST_CHECK;
 
-/* Judges the answer to an upgrade that was sent with this key and these comma-separated subprotocols (absent: none), and
- * without extensions. Returns true only for a correct 101; *protocol is then the one selected, or absent. A Content-Length of 0,
- * which many servers send, is correct here; the caller does not pass it on. */
+/* Checks the answer to an upgrade that was sent with this key, these comma-separated subprotocols (absent if none) and no extensions.
+ * Returns true only for a correct 101; *protocol is then the subprotocol selected, or absent. A Content-Length of 0 is accepted here,
+ * because many servers send one; the caller does not forward it. */
 bool ws_handshake_check_answer(const struct http_head *head, struct slice key, struct slice offered,
-                               struct slice *protocol, struct fail *why) __attribute__((warn_unused_result));
+                               struct slice *protocol, struct fail *why) MUST_CHECK;
 
-/* Whether a comma-separated list of subprotocols holds this one (case matters). */
+/* Returns true if a comma-separated list of subprotocols contains this one. Subprotocols are case-sensitive. */
 bool ws_handshake_offers(struct slice offered, struct slice protocol);
 
-/* Write a head up to, not including, its final empty line, so that the caller may add fields of its own and
- * then
- * "\r\n". Subprotocols are left out when absent. */
+/* Writes a request's head without its final empty line, so that the caller can add fields of its own and then "\r\n". No
+ * Sec-WebSocket-Protocol is written if `protocols` is absent. */
 void ws_handshake_put_request(struct writer *w, struct slice target, struct slice host, struct slice key,
                               struct slice protocols);
-/* False when out of memory. */
-bool ws_handshake_put_answer(struct writer *w, struct slice key, struct slice protocol)
-    __attribute__((warn_unused_result));
+/* Writes the head of a 101, in the same way. Returns false if there is no memory for the SHA-1. */
+bool ws_handshake_put_answer(struct writer *w, struct slice key, struct slice protocol) MUST_CHECK;
 
 #endif

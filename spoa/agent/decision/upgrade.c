@@ -52,23 +52,14 @@ static bool later_http(const struct request *r)
     return slice_is(r->version, "2.0") || slice_is(r->version, "3.0");
 }
 
-static bool names_websocket(struct slice list)
-{
-    struct slice name;
-    while (slice_split(&list, ',', &name))
-        if (slice_equal_nocase(slice_trim(name), SLICE_LITERAL("websocket")))
-            return true;
-    return false;
-}
-
 static bool offers_websocket(const struct request *r)
 {
     struct slice rest = r->upgrades > 1 ? r->headers : (struct slice){NULL, 0};
     struct request_header header;
     if (r->upgrades == 1)
-        return names_websocket(r->upgrade);
+        return http_list_has(r->upgrade, SLICE_LITERAL("websocket"));
     while (request_header_next(&rest, &header))
-        if (slice_is(header.name, "upgrade") && names_websocket(header.value))
+        if (slice_is(header.name, "upgrade") && http_list_has(header.value, SLICE_LITERAL("websocket")))
             return true;
     return false;
 }

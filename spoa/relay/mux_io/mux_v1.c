@@ -2,6 +2,7 @@
 #include "spoa/relay/mux_io/mux_parts.h"
 
 #include "spoa/base/bytes/writer.h"
+#include "spoa/proto/ws_handshake.h"
 
 enum { PARTS = 64 }; /* of an answer that one event handles: others have their turn then */
 
@@ -12,11 +13,7 @@ static void break_off(struct mux_io *io, const char *why)
 
 bool mux_v1_is_offered(struct slice protocols, const char *protocol)
 {
-    struct slice part;
-    while (slice_split(&protocols, ',', &part))
-        if (slice_is(slice_trim(part), protocol))
-            return true;
-    return false;
+    return ws_handshake_offers(protocols, slice_text(protocol));
 }
 
 void mux_v1_begin(struct mux_request *r, const struct mux_message *m, uint32_t number)

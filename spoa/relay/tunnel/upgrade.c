@@ -157,13 +157,9 @@ static bool has_parameter(struct slice query, struct slice name)
 /* By the header, or by the binding for browsers: subprotocol and parameter, both. */
 static bool speaks_resume(const struct upgrade *u)
 {
-    struct slice offered = u->protocols, part;
-    bool found = false;
-
-    while (slice_split(&offered, ',', &part))
-        found = found || slice_equal(slice_trim(part), PROTOCOL_RESUME);
     return has_field(u->fields, FIELD_RESUME) ||
-           (found && has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
+           (ws_handshake_offers(u->protocols, PROTOCOL_RESUME) &&
+            has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
 }
 
 /* Numbers that become narrower ones. */
