@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         return fprintf(stderr, "%s: %s\n", argv[0], spop_agent_error(agent)), 1;
     signal(SIGTERM, on_signal);
     signal(SIGINT, on_signal);
-    spop_agent_run(agent);
+    bool ran = spop_agent_run(agent);
     spop_agent_free(agent);
-    return 0;
+    return ran ? 0 : 1;
 }

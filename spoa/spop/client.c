@@ -3,27 +3,30 @@
 
 #include <stdlib.h>
 
-#define LIMIT_MAX (1u << 20)
-#define NO_PLACE   LIMIT_MAX
-#define FRAME_ID   1 /* HAProxy's, too: one NOTIFY per stream-id */
+#define LIMIT_MAX (1u << 20) /* questions in flight */
+#define NO_PLACE  LIMIT_MAX
+#define FRAME_ID  1 /* each stream-id has one NOTIFY; HAProxy uses this frame-id, too */
 
-/* A question's stream-id is round * limit + place: it names the place, and is used only once. A tunnel that
- * watches has one for all its life, so they are small. */
+/* The place of a question in flight. Its stream-id is round * limit + index: the id finds the place, and is used only once. Each
+ * tunnel that watches keeps a question open for its whole life, so a place is small. */
 struct place {
     union {
-        void *context;       /* waiting */
-        uintptr_t next_free; /* else */
+        void *context;       /* while the place waits */
+        uintptr_t next_free; /* index of the next free place, or NO_PLACE */
     };
-    uint64_t round : 62;
-    bool waiting : 1, forgotten : 1;
+    uint64_t round : 62; /* number of earlier questions in this place */
+    bool waiting : 1;    /* a question is in flight */
+    bool forgotten : 1;  /* the caller does not want its answer */
 };
 
 struct spop_client {
     enum { NEW, GREETED, OPEN, ENDED } state;
-    size_t frame_size;
-    unsigned limit, waiting, lost;
-    unsigned free; /* the first of those that are free again */
-    unsigned used; /* places; those behind have never been touched, so that they cost no memory */
+    size_t frame_size;       /* offered; agreed in state OPEN */
+    unsigned limit, waiting; /* places, questions in flight */
+    unsigned lost;           /* places that spop_client_lost has visited */
+    unsigned free;           /* index of the first place that is free again, or NO_PLACE */
+    /* places used so far; the memory of later ones was never touched, so the kernel has no pages for it */
+    unsigned used;
     struct place places[];
 };
 
@@ -62,19 +65,11 @@ unsigned spop_client_waiting(const struct spop_client *client)
 }
 
 /* ---- asking ---- */
+/* Returns the place of a question in flight, or NULL if there is no such question. */
 static struct place *place_of(struct spop_client *client, uint64_t id)
 {
     struct place *place = &client->places[id % client->limit];
     return place->waiting && place->round == id / client->limit ? place : NULL;
-}
-
-static unsigned take_place(struct spop_client *client)
-{
-    unsigned taken = client->free;
-    if (taken == NO_PLACE)
-        return client->used++;
-    client->free = (unsigned)client->places[taken].next_free;
-    return taken;
 }
 
 static void release(struct spop_client *client, struct place *place)
@@ -91,8 +86,10 @@ bool spop_client_ask_begin(struct spop_client *client, struct slice message, voi
 {
     if (!spop_client_ready(client))
         return false;
-    unsigned taken = take_place(client);
+    unsigned taken = client->free == NO_PLACE ? client->used++ : client->free;
     struct place *place = &client->places[taken];
+    if (taken == client->free)
+        client->free = (unsigned)place->next_free;
     ask->id = place->round * client->limit + taken;
     client->waiting++;
     place->waiting = true;
@@ -140,20 +137,13 @@ bool spop_client_lost(struct spop_client *client, void **context)
     return false;
 }
 
-/* ---- what the agent says ---- */
-/* Says goodbye, once. */
-static void end(struct spop_client *client, enum spop_status status, struct writer *out)
-{
-    if (client->state == ENDED)
-        return;
-    client->state = ENDED;
-    spop_disconnect_write(out, SPOP_TYPE_HAPROXY_DISCONNECT, status);
-}
-
+/* ---- frames of the agent ---- */
+/* Ends the connection with a DISCONNECT, because the agent broke the protocol. */
 static enum spop_client_step refuse(struct spop_client *client, enum spop_status status,
                                     struct spop_client_event *event, struct writer *out)
 {
-    end(client, status, out);
+    client->state = ENDED;
+    spop_disconnect_write(out, SPOP_TYPE_HAPROXY_DISCONNECT, status);
     event->status = status;
     return SPOP_CLIENT_ENDED;
 }
@@ -172,25 +162,7 @@ static enum spop_client_step on_hello(struct spop_client *client, const struct s
     return SPOP_CLIENT_READY;
 }
 
-static enum spop_client_step on_disconnect(struct spop_client *client, const struct spop_frame *frame,
-                                           struct spop_client_event *event)
-{
-    struct slice message;
-    client->state = ENDED;
-    if (!spop_disconnect_read(frame->payload, &event->status, &message))
-        event->status = SPOP_STATUS_UNKNOWN;
-    return SPOP_CLIENT_ENDED;
-}
-
-static bool actions_valid(struct reader actions)
-{
-    struct spop_action action;
-    while (spop_action_next(&actions, &action))
-        ;
-    return !actions.failed;
-}
-
-/* SPOP_CLIENT_MORE: the answer to a forgotten question, there may be more behind it. */
+/* Returns SPOP_CLIENT_MORE for the answer to a forgotten question: other frames may follow it. */
 static enum spop_client_step on_ack(struct spop_client *client, const struct spop_frame *frame,
                                     struct spop_client_event *event, struct writer *out)
 {
@@ -198,7 +170,11 @@ static enum spop_client_step on_ack(struct spop_client *client, const struct spo
     if (!place || frame->frame_id != FRAME_ID)
         return refuse(client, SPOP_STATUS_NO_FRAME, event, out);
     event->actions = reader_of(frame->flags & SPOP_ABORT ? slice_of(NULL, 0) : frame->payload);
-    if (!actions_valid(event->actions))
+    struct reader actions = event->actions;
+    struct spop_action action;
+    while (spop_action_next(&actions, &action))
+        ;
+    if (actions.failed)
         return refuse(client, SPOP_STATUS_INVALID, event, out);
     bool forgotten = place->forgotten;
     event->context = place->context;
@@ -211,8 +187,13 @@ static enum spop_client_step judge_frame(struct spop_client *client, const struc
 {
     if (frame->type == SPOP_TYPE_UNSET || !(frame->flags & SPOP_FIN))
         return refuse(client, SPOP_STATUS_FRAGMENTED, event, out);
-    if (frame->type == SPOP_TYPE_AGENT_DISCONNECT)
-        return on_disconnect(client, frame, event);
+    if (frame->type == SPOP_TYPE_AGENT_DISCONNECT) {
+        struct slice message;
+        client->state = ENDED;
+        if (!spop_disconnect_read(frame->payload, &event->status, &message))
+            event->status = SPOP_STATUS_UNKNOWN;
+        return SPOP_CLIENT_ENDED;
+    }
     if (frame->type == SPOP_TYPE_AGENT_HELLO && client->state == GREETED)
         return on_hello(client, frame, event, out);
     if (frame->type == SPOP_TYPE_ACK && client->state == OPEN)

@@ -26,22 +26,12 @@ static enum spop_conversation_step hello(struct spop_conversation *conversation,
         return refuse(conversation, judged, event, out);
     conversation->state = SPOP_CONVERSATION_OPEN;
     conversation->agreed = event->offer.frame_size;
-    /* early 3.1 sends frames up to its own size, whatever was agreed */
+    /* early releases of HAProxy 3.1 send frames up to their own max-frame-size, whatever was agreed */
     conversation->accepted =
         conversation->agreed > SPOP_FRAME_USUAL ? conversation->agreed : SPOP_FRAME_USUAL;
     spop_agreement_write(out,
                          &(struct spop_agreement){.frame_size = conversation->agreed, .pipelining = true});
     return SPOP_CONVERSATION_HELLO;
-}
-
-static enum spop_conversation_step goodbye(struct spop_conversation *conversation,
-                                           struct spop_conversation_event *event, struct writer *out)
-{
-    struct slice message;
-    if (!spop_disconnect_read(event->frame.payload, &event->status, &message))
-        event->status = SPOP_STATUS_UNKNOWN;
-    spop_conversation_end(conversation, SPOP_STATUS_NORMAL, out);
-    return SPOP_CONVERSATION_DISCONNECT;
 }
 
 static enum spop_conversation_step judge_frame(struct spop_conversation *conversation,
@@ -50,8 +40,13 @@ static enum spop_conversation_step judge_frame(struct spop_conversation *convers
     const struct spop_frame *frame = &event->frame;
     if (frame->type == SPOP_TYPE_UNSET || (frame->flags & (SPOP_FIN | SPOP_ABORT)) != SPOP_FIN)
         return refuse(conversation, SPOP_STATUS_FRAGMENTED, event, out);
-    if (frame->type == SPOP_TYPE_HAPROXY_DISCONNECT)
-        return goodbye(conversation, event, out);
+    if (frame->type == SPOP_TYPE_HAPROXY_DISCONNECT) {
+        struct slice message;
+        if (!spop_disconnect_read(frame->payload, &event->status, &message))
+            event->status = SPOP_STATUS_UNKNOWN;
+        spop_conversation_end(conversation, SPOP_STATUS_NORMAL, out);
+        return SPOP_CONVERSATION_DISCONNECT;
+    }
     if (frame->type == SPOP_TYPE_HAPROXY_HELLO && conversation->state == SPOP_CONVERSATION_NEW)
         return hello(conversation, event, out);
     if (frame->type == SPOP_TYPE_NOTIFY && conversation->state == SPOP_CONVERSATION_OPEN)
@@ -64,9 +59,8 @@ enum spop_conversation_step spop_conversation_next(struct spop_conversation *con
 {
     event->need = 0;
     while (conversation->state != SPOP_CONVERSATION_ENDED) {
-        size_t most =
-            conversation->state == SPOP_CONVERSATION_NEW ? SPOP_FRAME_USUAL : conversation->accepted;
-        switch (spop_frame_read(*in, most, &event->frame, &event->need)) {
+        size_t max = conversation->state == SPOP_CONVERSATION_NEW ? SPOP_FRAME_USUAL : conversation->accepted;
+        switch (spop_frame_read(*in, max, &event->frame, &event->need)) {
         case SPOP_STEP_MORE:
             return SPOP_CONVERSATION_MORE;
         case SPOP_STEP_TOO_BIG:

@@ -3,12 +3,12 @@
 
 #define VERSION "2.0"
 
-/* A hello as it is on the wire; values that are not there are SPOP_NULL. */
+/* The values of a hello or a disconnect; SPOP_NULL if the payload does not have one. */
 struct list {
     struct spop_value versions, version, frame_size, capabilities, healthcheck, engine_id, status, message;
 };
 
-/* Names that we do not know are skipped, as the protocol wants. */
+/* Reads a payload. Unknown names are skipped, as the protocol demands. Returns false for malformed bytes. */
 static bool list_read(struct slice payload, struct list *list)
 {
     const struct {
@@ -39,7 +39,7 @@ static struct spop_value number(size_t value)
     return (struct spop_value){.kind = SPOP_UINT32, .number = (int64_t)value};
 }
 
-/* Whether a comma-separated list has the word. */
+/* Returns true if a comma-separated list has the word, in exactly this case. */
 static bool has_word(struct slice words, const char *word)
 {
     struct slice part;
@@ -49,12 +49,12 @@ static bool has_word(struct slice words, const char *word)
     return false;
 }
 
-static enum spop_status frame_size_judge(struct spop_value value, size_t most, size_t *size)
+static enum spop_status frame_size_judge(struct spop_value value, size_t max, size_t *size)
 {
     uint64_t wanted;
     if (value.kind == SPOP_NULL)
         return SPOP_STATUS_NO_FRAME_SIZE;
-    if (!spop_value_unsigned(value, &wanted) || wanted < SPOP_SIZE_MIN || wanted > most)
+    if (!spop_value_unsigned(value, &wanted) || wanted < SPOP_SIZE_MIN || wanted > max)
         return SPOP_STATUS_BAD_FRAME_SIZE;
     *size = (size_t)wanted;
     return SPOP_STATUS_NORMAL;

@@ -8,7 +8,7 @@
 #include "spoa/net/net.h"
 #include "spoa/spop/server_parts.h"
 
-/* Threads share the listener: none should take a whole burst for itself. */
+/* Connections that one turn of the loop accepts. Threads share the listener, and a burst should reach all of them. */
 #define ACCEPTS_A_TURN 4
 
 /* ---- accepting ---- */
@@ -17,7 +17,8 @@ static void count_pause(void *owner)
     server_add(&((struct server *)owner)->counters.accept_pauses, 1);
 }
 
-/* One process cannot take all places of a server whose clients are several. */
+/* Returns true if the peer's process has per_process connections already: one client process must not take the places of all others.
+ * Sets *pid, to 0 if it is not known. */
 static bool has_too_many(const struct server *server, int fd, pid_t *pid)
 {
     struct net_peer peer;
@@ -54,7 +55,8 @@ static void admit(void *owner, int fd)
     connection->peer = peer;
     server_add(&server->counters.connections, 1);
     server_add(&server->counters.accepted, 1);
-    if (server->counters.connections >= server->options.connections) { /* until one is closed */
+    /* accepting continues when one is closed */
+    if (server->counters.connections >= server->options.connections) {
         listener_hold(&server->listener, true);
         count_pause(server);
     }
@@ -77,6 +79,7 @@ void server_forget(struct server *server, uint32_t index)
 }
 
 /* ---- tickets ---- */
+/* Returns the ticket's connection if it is open and owes an answer, else NULL. */
 static struct connection *find_connection(const struct server *server, const struct server_ticket *ticket)
 {
     if (ticket->slot >= server->options.connections ||
@@ -167,7 +170,8 @@ void server_drain(struct server *server, uint64_t grace, void (*drained)(void *c
 }
 
 /* ---- the server ---- */
-/* The fallback must fit the smallest frame and its name HAProxy, else there is no last resort. */
+/* Checks the options. The fallback replaces an answer that cannot be sent, so it must itself always be sendable: in the smallest frame,
+ * under a name that HAProxy can take. */
 static bool options_sane(const struct server_options *options)
 {
     uint8_t memory[SPOP_SIZE_MIN];
@@ -179,6 +183,7 @@ static bool options_sane(const struct server_options *options)
     return !out.full && options->connections > 0 && options->connections < UINT32_MAX && options->output > 0;
 }
 
+/* Allocates the slots and the output buffer. Returns false if memory is short. */
 static bool take_memory(struct server *server)
 {
     size_t connections = server->options.connections;
@@ -231,7 +236,7 @@ static void free_now(void *owner)
     give_memory_back(owner);
 }
 
-/* Connections free themselves at the end of the turn, before the task that is queued last here. */
+/* Connections free themselves at the end of the turn. free_task is queued after their tasks, so the server outlives them. */
 void server_free(struct server *server)
 {
     if (!server)

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LINGER SECOND
-/* Answers of tickets may pass the mark at which reading stops, up to this many times. */
+#define LINGER SECOND /* longest time in state LINGER */
+/* Unsent answers to tickets may exceed options.output, up to this multiple. */
 #define OUTPUT_FACTOR 16
 
+/* Counts why a connection was ended. */
 static void count_status(struct server *server, uint64_t status)
 {
     struct server_counters *counters = &server->counters;
@@ -43,7 +44,8 @@ static void deadline_set(struct connection *c, enum deadline which, uint64_t tim
     c->due[which] = timeout ? loop_clock() + timeout : 0;
 }
 
-/* The timer may fire early, never late: it is moved only towards now. */
+/* Sets the timer for the first deadline. A timer that is already set for an earlier time stays, so it may fire early and never late:
+ * most deadlines are moved or cleared before they are due, and this saves resetting the timer. */
 static void arm(struct connection *c)
 {
     uint64_t first = UINT64_MAX;
@@ -57,7 +59,7 @@ static void arm(struct connection *c)
     stream_set_time(&c->stream, first > now ? first - now : 0);
 }
 
-/* ---- turns: nobody who has much to say holds up the others, or the thread ---- */
+/* ---- turns: a connection with many frames must delay neither the others nor the thread ---- */
 static void begin_turn(struct server *server)
 {
     server->turn_end = loop_clock() + server->options.turn;
@@ -88,6 +90,7 @@ static void set_ready(struct connection *c)
     loop_defer(server->loop, &server->ready_task);
 }
 
+/* Removes a connection from the list of ready ones. */
 static void not_ready(struct connection *c)
 {
     if (!c->ready)
@@ -125,27 +128,23 @@ static void close_reset(struct connection *c)
     connection_close(c);
 }
 
-static void linger(struct connection *c)
-{
-    static const struct stream_linger how = {.grace = LINGER, .drain = SIZE_MAX};
-    c->state = CONNECTION_LINGER;
-    stream_finish(&c->stream, &how);
-}
-
 /* ---- writing ---- */
+/* Returns true if too many answers are unsent to read further frames. */
 static bool stopped(const struct connection *c)
 {
     return buffer_len(&c->stream.out) >= c->server->options.output;
 }
 
-/* What the connection waits for now, and until when; called after anything that may change it. */
+/* Decides what the connection waits for and until when. Call after everything that may change that. */
 static void settle(struct connection *c)
 {
     if (c->state == CONNECTION_CLOSED || c->state == CONNECTION_LINGER)
         return;
     bool unsent = buffer_len(&c->stream.out) > 0;
     if (c->state == CONNECTION_ENDING && !unsent && c->waiting == 0) {
-        linger(c);
+        static const struct stream_linger how = {.grace = LINGER, .drain = SIZE_MAX};
+        c->state = CONNECTION_LINGER;
+        stream_finish(&c->stream, &how);
         return;
     }
     stream_pause(&c->stream, c->state != CONNECTION_OPEN || stopped(c) || c->ready);
@@ -156,7 +155,7 @@ static void settle(struct connection *c)
     arm(c);
 }
 
-/* What the kernel took of `out`: true if anything, and so, perhaps, there is room for answers again. */
+/* Counts the bytes of `out` that the kernel took. Returns true if there were any: reading may then continue. */
 static bool count_sent(struct connection *c)
 {
     size_t left = buffer_len(&c->stream.out), sent = c->unsent - left;
@@ -164,11 +163,11 @@ static bool count_sent(struct connection *c)
     server_add(&c->server->counters.bytes_out, sent);
     c->unsent = left;
     if (sent)
-        c->due[DEADLINE_WRITE] = 0; /* there was progress */
+        c->due[DEADLINE_WRITE] = 0; /* the deadline bounds the time without progress */
     return sent;
 }
 
-/* The answers of one read, behind those that wait already; the writer is empty afterwards. */
+/* Sends the answers of one read, after earlier unsent ones, and empties the writer. */
 static void send_answers(struct connection *c, struct writer *answers)
 {
     struct slice bytes = writer_slice(answers);
@@ -217,10 +216,12 @@ void connection_ack_end(struct connection *c, size_t begin, const struct spop_fr
     spop_set_var(actions, SPOP_TRANSACTION, slice_text(server->options.fallback_name),
                  spop_text(slice_text(server->options.fallback_value)));
     bool fits = spop_frame_end(out, begin, c->conversation.agreed);
-    assert(fits); /* server_new has tried it */
+    assert(fits); /* server_new has checked the fallback */
     (void)fits;
 }
 
+/* Passes the messages of a NOTIFY to the handler, and writes the ACK unless the handler answers later. Returns a status other than
+ * SPOP_STATUS_NORMAL if the payload is malformed. */
 static enum spop_status answer(struct connection *c, const struct spop_frame *frame, struct writer *out)
 {
     struct server *server = c->server;
@@ -252,6 +253,7 @@ static enum spop_status answer(struct connection *c, const struct spop_frame *fr
 }
 
 /* ---- reading ---- */
+/* Stops reading and voids the tickets; `out` is still written. */
 static void end(struct connection *c)
 {
     if (c->state == CONNECTION_CLOSED)
@@ -262,6 +264,7 @@ static void end(struct connection *c)
     c->waiting = 0;
 }
 
+/* Ends the connection with a DISCONNECT. */
 static void end_saying(struct connection *c, enum spop_status status, struct writer *out)
 {
     if (c->state == CONNECTION_CLOSED)
@@ -271,25 +274,20 @@ static void end_saying(struct connection *c, enum spop_status status, struct wri
     end(c);
 }
 
-static void on_hello(struct connection *c, const struct spop_offer *offer)
-{
-    c->health_check = offer->healthcheck;
-    if (!offer->healthcheck)
-        c->due[DEADLINE_HELLO] = 0;
-    struct server_counters *counters = &c->server->counters;
-    server_add(offer->healthcheck ? &counters->health_checks : &counters->hellos, 1);
-}
-
-/* One frame of *in; false: there is no further one, or the connection ends. */
+/* Handles one frame of *in. Returns false if there is no whole frame, or if the connection ends. */
 static bool take_frame(struct connection *c, struct slice *in, struct writer *out)
 {
+    struct server_counters *counters = &c->server->counters;
     struct spop_conversation_event event;
     enum spop_status status = SPOP_STATUS_NORMAL;
     switch (spop_conversation_next(&c->conversation, in, &event, out)) {
     case SPOP_CONVERSATION_MORE:
         return false;
     case SPOP_CONVERSATION_HELLO:
-        on_hello(c, &event.offer);
+        c->health_check = event.offer.healthcheck;
+        if (!c->health_check)
+            c->due[DEADLINE_HELLO] = 0;
+        server_add(c->health_check ? &counters->health_checks : &counters->hellos, 1);
         return true;
     case SPOP_CONVERSATION_NOTIFY:
         status = answer(c, &event.frame, out);
@@ -298,7 +296,7 @@ static bool take_frame(struct connection *c, struct slice *in, struct writer *ou
         end_saying(c, status, out);
         return false;
     case SPOP_CONVERSATION_DISCONNECT:
-        server_add(&c->server->counters.disconnects, 1);
+        server_add(&counters->disconnects, 1);
         end(c);
         return false;
     case SPOP_CONVERSATION_REFUSED:
@@ -309,7 +307,7 @@ static bool take_frame(struct connection *c, struct slice *in, struct writer *ou
     return false;
 }
 
-/* All frames that were read, as long as answers can be sent; what is left is held. */
+/* Handles the frames that were read, until too many answers are unsent or the turn is over. The others stay in stream.in. */
 static void take(struct connection *c)
 {
     struct server *server = c->server;
@@ -333,7 +331,7 @@ static void take(struct connection *c)
     c->held = bytes.len;
     if (bytes.len < had)
         deadline_set(c, DEADLINE_IDLE, server->options.idle_timeout);
-    bool cut = more && bytes.len && !stopped(c); /* the turn is over, there may be a whole frame left */
+    bool cut = more && bytes.len && !stopped(c); /* the turn is over, and a whole frame may be left */
     if (cut)
         set_ready(c);
     if (bytes.len == 0 || stopped(c) || cut)
@@ -342,8 +340,8 @@ static void take(struct connection *c)
         deadline_set(c, DEADLINE_FRAME, server->options.frame_timeout);
 }
 
-/* A peer that has closed altogether, not only its sending side, gets nothing any more. Over TCP that shows only when we
- * write. */
+/* The peer has closed its sending side. Answers are still sent, unless the peer has visibly closed altogether; over TCP only a write
+ * shows that. */
 static void on_half_close(struct connection *c)
 {
     if (buffer_len(&c->stream.in)) {
@@ -357,7 +355,7 @@ static void on_half_close(struct connection *c)
     }
 }
 
-/* What was left of the last read. */
+/* Handles the frames of the last read that were not handled yet. */
 static void resume(struct connection *c)
 {
     not_ready(c);
@@ -365,7 +363,7 @@ static void resume(struct connection *c)
         take(c);
 }
 
-/* And what has arrived since. */
+/* Handles the frames of the last read that were not handled yet, and all frames that have arrived since. */
 static void catch_up(struct connection *c)
 {
     c->catching_up = true;
@@ -377,8 +375,8 @@ static void catch_up(struct connection *c)
     c->catching_up = false;
 }
 
-/* There may be room for answers again: the frames that were held are next, before anything is read. */
-static void go_on(struct connection *c, bool was_stopped)
+/* Continues with the frames of the last read, if reading was stopped for unsent answers and these are fewer now. */
+static void resume_if_stopped(struct connection *c, bool was_stopped)
 {
     if (!was_stopped || stopped(c))
         return;
@@ -386,16 +384,6 @@ static void go_on(struct connection *c, bool was_stopped)
         set_ready(c);
     else
         resume(c);
-}
-
-static void send_held(struct connection *c)
-{
-    if (buffer_len(&c->stream.out) == 0)
-        return;
-    bool was_stopped = stopped(c);
-    stream_send(&c->stream);
-    if (count_sent(c))
-        go_on(c, was_stopped);
 }
 
 void connections_turn(void *context)
@@ -431,7 +419,7 @@ static void on_sent(void *owner)
     if (c->state == CONNECTION_CLOSED || c->state == CONNECTION_LINGER)
         return;
     count_sent(c);
-    go_on(c, was_stopped);
+    resume_if_stopped(c, was_stopped);
     settle(c);
 }
 
@@ -452,7 +440,12 @@ static void on_turn_end(void *owner)
     struct connection *c = owner;
     if (c->state == CONNECTION_CLOSED)
         return;
-    send_held(c);
+    if (buffer_len(&c->stream.out) > 0) {
+        bool was_stopped = stopped(c);
+        stream_send(&c->stream);
+        if (count_sent(c))
+            resume_if_stopped(c, was_stopped);
+    }
     if (c->state == CONNECTION_OPEN && c->server->draining)
         connection_drain(c, false);
     settle(c);
@@ -482,7 +475,7 @@ static void on_late(void *owner)
     struct connection *c = owner;
     c->timer_due = UINT64_MAX;
     begin_turn(c->server);
-    /* the peer is not to blame when it was this thread that had no time: what has arrived counts */
+    /* frames that have already arrived count: if this thread was late to read them, the peer did not time out */
     if (c->state == CONNECTION_OPEN && !stopped(c))
         resume(c);
     if (c->state == CONNECTION_CLOSED)
@@ -531,14 +524,14 @@ struct connection *connection_new(struct server *server, uint32_t slot, int fd)
 
 void connection_drain(struct connection *c, bool now)
 {
-    if (c->state == CONNECTION_ENDING && now) { /* half-closed: only its tickets kept it */
+    if (c->state == CONNECTION_ENDING && now) { /* a half-closed connection stays only for its tickets */
         end(c);
         settle(c);
     }
     if (c->state != CONNECTION_OPEN || (c->waiting && !now))
         return;
     begin_turn(c->server);
-    /* NOTIFYs that have arrived already are answered: HAProxy fails what it has sent and gets no ACK for */
+    /* NOTIFYs that have already arrived are answered, because HAProxy fails a request whose NOTIFY gets no ACK */
     if (!stopped(c))
         catch_up(c);
     if (c->state == CONNECTION_OPEN && (c->waiting == 0 || now))

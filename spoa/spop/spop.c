@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/spop/spop.h"
 
+#include "spoa/base/bytes/ascii.h"
+
 const char *spop_status_text(uint64_t status)
 {
     static const struct {
@@ -35,14 +37,14 @@ bool spop_type_known(uint8_t type)
     }
 }
 
-enum spop_step spop_frame_read(struct slice in, size_t most, struct spop_frame *frame, size_t *size)
+enum spop_step spop_frame_read(struct slice in, size_t max, struct spop_frame *frame, size_t *size)
 {
     *size = SPOP_LENGTH_BYTES;
     if (in.len < SPOP_LENGTH_BYTES)
         return SPOP_STEP_MORE;
     struct reader r = reader_of(in);
     uint32_t length = reader_u32(&r);
-    if (length > most)
+    if (length > max)
         return SPOP_STEP_TOO_BIG;
     if (length < SPOP_FRAME_MIN)
         return SPOP_STEP_INVALID;
@@ -69,10 +71,10 @@ size_t spop_frame_begin(struct writer *w, enum spop_type type, uint64_t stream_i
     return begin;
 }
 
-bool spop_frame_end(struct writer *w, size_t begin, size_t most)
+bool spop_frame_end(struct writer *w, size_t begin, size_t max)
 {
     size_t length = w->len - begin - SPOP_LENGTH_BYTES;
-    if (w->full || length > most) {
+    if (w->full || length > max) {
         w->len = begin;
         w->full = false;
         return false;
@@ -104,7 +106,7 @@ bool spop_arg_next(struct spop_args *args, struct slice *name, struct spop_value
     return spop_item_read(&args->reader, name, value);
 }
 
-/* Where the count of arguments is: behind the name. It starts at 0 and is raised with each argument. */
+/* The position of a message is that of its count of arguments, the byte after the name, which spop_arg_write increments. */
 size_t spop_message_begin(struct writer *w, struct slice name)
 {
     spop_text_write(w, name);
@@ -123,8 +125,8 @@ void spop_arg_write(struct writer *w, size_t message, struct slice name, struct 
 }
 
 /* ---- ACK ---- */
-#define SET_VAR_ARGS   3
-#define UNSET_VAR_ARGS 2
+#define SET_VAR_ARGS   3 /* scope, name, value */
+#define UNSET_VAR_ARGS 2 /* scope, name */
 
 static const size_t scope_len[] = {
     [SPOP_PROCESS] = sizeof "proc" - 1,    [SPOP_SESSION] = sizeof "sess" - 1,
@@ -132,17 +134,13 @@ static const size_t scope_len[] = {
     [SPOP_RESPONSE] = sizeof "res" - 1,
 };
 
-static bool name_byte(uint8_t c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-}
-
+/* Returns true if HAProxy can take the name. */
 static bool name_acceptable(const struct spop_actions *actions, enum spop_scope scope, struct slice name)
 {
     if (name.len == 0 || scope_len[scope] + 1 + actions->prefix_len + 1 + name.len > SPOP_VARIABLE_MAX)
         return false;
     for (size_t i = 0; i < name.len; i++)
-        if (!name_byte(name.at[i]))
+        if (!ascii_is_alphanumeric(name.at[i]) && name.at[i] != '_' && name.at[i] != '.')
             return false;
     return true;
 }
@@ -180,7 +178,5 @@ bool spop_action_next(struct reader *payload, struct spop_action *action)
     bool unset = type == SPOP_UNSET_VAR && args == UNSET_VAR_ARGS;
     if ((!set && !unset) || scope > SPOP_RESPONSE || action->name.len == 0)
         payload->failed = true;
-    if (set)
-        spop_value_read(payload, &action->value);
-    return !payload->failed;
+    return (!set || spop_value_read(payload, &action->value)) && !payload->failed;
 }

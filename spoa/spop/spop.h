@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spop: frames of HAProxy's Stream Processing Offload Protocol 2.0 (SPOE.txt, section 3.2), read and written,
- * for both ends. No I/O and no memory of its own: readers point into the frame, writers go into memory of the
- * caller's and leave writer.full set when it was too small. Hellos and disconnects are in spop/hello.h; the
- * conversation is in spop/conversation.h (the agent's end) and spop/client.h (HAProxy's end).
+ * spop: reads and writes the frames of HAProxy's Stream Processing Offload Protocol 2.0 (SPOE.txt section 3.2), for both ends. No I/O
+ * and no memory of its own: readers point into the frame, and writers write into the caller's memory and set writer.full if it is too
+ * small. spop/hello.h has hellos and disconnects; the conversation is in spop/conversation.h for the agent's end, and in
+ * spop/client.h for HAProxy's.
  */
 #ifndef CELLGATE_SPOP_SPOP_H
 #define CELLGATE_SPOP_SPOP_H
 
 #include "spoa/spop/value.h"
 
-/* Lengths are those on the wire: of a frame without its own four length bytes. */
+/* Sizes in bytes, without the four length bytes in front of a frame, as the protocol counts them. */
 #define SPOP_LENGTH_BYTES 4
-#define SPOP_FRAME_MIN  7     /* type, flags, two one-byte ids */
-#define SPOP_FRAME_USUAL  16380 /* HAProxy's with tune.bufsize 16384 */
-#define SPOP_FRAME_MAX   65532 /* the most we agree to */
-#define SPOP_SIZE_MIN   256   /* a peer that agrees to less is refused */
+#define SPOP_FRAME_MIN    7     /* shortest frame: type, flags, two ids of one byte each */
+#define SPOP_FRAME_USUAL  16380 /* HAProxy's max-frame-size with tune.bufsize 16384 */
+#define SPOP_FRAME_MAX    65532 /* largest max-frame-size that this implementation agrees to */
+#define SPOP_SIZE_MIN     256   /* a peer that agrees to a smaller max-frame-size is refused */
 
 enum spop_type {
-    SPOP_TYPE_UNSET = 0, /* a further fragment; we never agree to fragmentation */
+    SPOP_TYPE_UNSET = 0, /* a further fragment: an error here, because fragmentation is never agreed to */
     SPOP_TYPE_HAPROXY_HELLO = 1,
     SPOP_TYPE_HAPROXY_DISCONNECT = 2,
     SPOP_TYPE_NOTIFY = 3,
@@ -27,13 +27,14 @@ enum spop_type {
     SPOP_TYPE_ACK = 103
 };
 
-/* Frames of other types are skipped, as the protocol wants. */
+/* Returns true if the protocol knows the type. Frames of other types must be skipped (section 3.2). */
 bool spop_type_known(uint8_t type);
 
-#define SPOP_FIN   1u
-#define SPOP_ABORT 2u
+/* Flags of a frame. */
+#define SPOP_FIN   1u /* the last fragment */
+#define SPOP_ABORT 2u /* the sender gives up on this stream */
 
-/* X(name, status code on the wire, text) */
+/* X(name, status code on the wire, text of the DISCONNECT): SPOE.txt, "Errors & timeouts". */
 #define SPOP_STATUSES(X)                                        \
     X(NORMAL, 0, "normal")                                      \
     X(IO, 1, "I/O error")                                       \
@@ -57,38 +58,40 @@ enum spop_status {
 #undef X
 };
 
-/* What a DISCONNECT says; "unknown error" for a code that is not in the table. */
+/* Returns the text of a status; "unknown error" for a code that is not in the table. */
 const char *spop_status_text(uint64_t status);
 
 /* ---- frames ---- */
 struct spop_frame {
-    uint8_t type;
-    uint32_t flags;
-    uint64_t stream_id, frame_id;
-    struct slice payload;
+    uint8_t type;                 /* an enum spop_type, or unknown */
+    uint32_t flags;               /* SPOP_FIN, SPOP_ABORT */
+    uint64_t stream_id, frame_id; /* an ACK has those of its NOTIFY */
+    struct slice payload;         /* points into the input */
 };
 
 enum spop_step {
-    SPOP_STEP_FRAME,   /* *frame is filled; *size bytes of the input are it */
-    SPOP_STEP_MORE,    /* *size bytes are needed in all to go on */
-    SPOP_STEP_TOO_BIG, /* longer than `most` */
-    SPOP_STEP_INVALID  /* shorter than a head, or ids that are none */
+    SPOP_STEP_FRAME,   /* *frame is valid; it took *size bytes of the input */
+    SPOP_STEP_MORE,    /* the input needs *size bytes in all before another call is of use */
+    SPOP_STEP_TOO_BIG, /* the frame is longer than `max` */
+    SPOP_STEP_INVALID  /* the frame is shorter than its head, or its ids are malformed */
 };
 
-/* Looks at the front of `in` for one frame of at most `most`
- * bytes. The length is judged as soon as it is there. */
-enum spop_step spop_frame_read(struct slice in, size_t most, struct spop_frame *frame, size_t *size);
+/* Reads the frame at the front of `in`, of at most `max` bytes. The length is checked as soon as it is there, so that nobody makes
+ * the caller buffer a frame that will be refused. */
+enum spop_step spop_frame_read(struct slice in, size_t max, struct spop_frame *frame, size_t *size)
+    MUST_CHECK;
 
-/* Begins a frame and returns its position, which spop_frame_end takes to fill in the length. */
+/* Begins a frame. Returns its position, which spop_frame_end takes to fill in the length. */
 size_t spop_frame_begin(struct writer *w, enum spop_type type, uint64_t stream_id, uint64_t frame_id);
-/* False, and the writer is back where it was before the frame and usable, when the frame did not fit or is
- * longer than `most`. */
-bool spop_frame_end(struct writer *w, size_t begin, size_t most) __attribute__((warn_unused_result));
+/* Ends a frame. Returns false if the frame did not fit or is longer than `max`; the writer is then as it was before the frame, and
+ * usable. */
+bool spop_frame_end(struct writer *w, size_t begin, size_t max) MUST_CHECK;
 
-/* ---- NOTIFY: messages and their arguments ---- */
+/* ---- NOTIFY: messages and their arguments (section 3.2.6) ---- */
 struct spop_args {
-    struct reader reader; /* of them, and of nothing behind them */
-    unsigned left;
+    /* holds the bytes of the arguments that were not read yet, and no byte after them */
+    struct reader reader;
+    unsigned left; /* number of these arguments */
 };
 
 struct spop_message {
@@ -96,39 +99,40 @@ struct spop_message {
     struct spop_args args;
 };
 
-/* The next message of a NOTIFY's payload (start with reader_of(frame.payload)). The whole message has been
- * checked when this returns true. False at the end, and on malformed bytes: then payload->failed. */
-bool spop_message_next(struct reader *payload, struct spop_message *message);
-/* The next argument; false at the end. Cannot fail on the arguments of a message that spop_message_next
- * returned. The name may be empty. */
-bool spop_arg_next(struct spop_args *args, struct slice *name, struct spop_value *value);
+/* Reads the next message of a NOTIFY's payload, and checks all its arguments. Start with reader_of(frame.payload). Returns false at
+ * the end, and for malformed bytes: payload->failed is then set. */
+bool spop_message_next(struct reader *payload, struct spop_message *message) MUST_CHECK;
+/* Reads the next argument, whose name may be empty. Returns false at the end. Cannot fail otherwise, because spop_message_next has
+ * checked the arguments. */
+bool spop_arg_next(struct spop_args *args, struct slice *name, struct spop_value *value) MUST_CHECK;
 
-/* Writing: begin a frame of SPOP_TYPE_NOTIFY, then for each message begin and at most 255 arguments, then end
- * the frame. Returns the message's position, which spop_arg_write takes to count the argument. */
+/* Begins a message in a frame of type SPOP_TYPE_NOTIFY; at most 255 arguments follow, then another message or spop_frame_end. Returns
+ * the message's position, which spop_arg_write takes to count the argument. */
 size_t spop_message_begin(struct writer *w, struct slice name);
 void spop_arg_write(struct writer *w, size_t message, struct slice name, struct spop_value value);
 
-/* ---- ACK: actions ---- */
+/* ---- ACK: actions (section 3.2.7) ---- */
 enum spop_scope { SPOP_PROCESS, SPOP_SESSION, SPOP_TRANSACTION, SPOP_REQUEST, SPOP_RESPONSE };
 
-/* HAProxy reads out of bounds behind a longer "scope.prefix.name". */
+/* Bytes of the longest "scope.prefix.name": HAProxy reads out of bounds after a longer one. */
 #define SPOP_VARIABLE_MAX 63
 
-/* Builds the actions of one ACK into the writer of the frame. */
+/* Builds the actions of one ACK in the writer of its frame. */
 struct spop_actions {
     struct writer *out;
-    size_t prefix_len; /* of HAProxy's `option var-prefix` */
-    size_t most;       /* what out->len may be for the frame that they are for; 0: whatever out holds */
-    unsigned count;
+    size_t prefix_len; /* length of HAProxy's `option var-prefix` */
+    /* largest out->len at which the frame can still be sent; 0 means that only out bounds it */
+    size_t most;
+    unsigned count; /* number of actions so far */
 };
 
-/* name: without scope and prefix; letters, digits, '_' and '.'. A name that HAProxy could not take sets
- * out->full, as an action that does not fit does: HAProxy would silently drop it and all that follow. */
+/* Sets a variable. `name` is without scope and prefix, and consists of letters, digits, '_' and '.'. out->full is set if the action
+ * does not fit or HAProxy could not take the name: HAProxy would silently drop that action and all that follow. */
 void spop_set_var(struct spop_actions *actions, enum spop_scope scope, struct slice name,
                   struct spop_value value);
 
-/* The same for names that are known when the program is written: their bytes lie ready as they go over the wire. Whether
- * HAProxy can take the name is not checked: that is for a test. */
+/* A variable with a fixed name, as the bytes that go over the wire, for spop_set_known. A test must check that
+ * HAProxy can take the name. */
 struct spop_variable {
     uint8_t type, arguments, scope, len;
     char name[SPOP_VARIABLE_MAX + 1];
@@ -139,15 +143,17 @@ struct spop_variable {
         .name = name_ /* NOLINT(bugprone-macro-parentheses): no brackets round what fills an array */ \
     }
 
-enum { SPOP_KNOWN_SHORT = 32 };
+enum { SPOP_KNOWN_SHORT = 32 }; /* bytes of a spop_variable that are copied at once, whatever its length */
 
+/* Sets such a variable, faster than spop_set_var. */
 static inline void spop_set_known(struct spop_actions *actions, const struct spop_variable *variable,
                                   struct spop_value value)
 {
     struct writer *w = actions->out;
     size_t len = offsetof(struct spop_variable, name) + variable->len;
     if (!w->full && len <= SPOP_KNOWN_SHORT && w->size - w->len >= SPOP_KNOWN_SHORT) {
-        memcpy(w->at + w->len, variable, SPOP_KNOWN_SHORT); /* of a known length: no call */
+        /* a constant length: the compiler copies without a call */
+        memcpy(w->at + w->len, variable, SPOP_KNOWN_SHORT);
         w->len += len;
     } else {
         writer_put(w, slice_of(variable, len));
@@ -156,7 +162,7 @@ static inline void spop_set_known(struct spop_actions *actions, const struct spo
     actions->count++;
 }
 
-/* As spop_set_known, of what most of them are: a text of one length byte goes in without a further call. */
+/* Like spop_set_known, for the most frequent kind of value: a text with a length of one byte is written without a further call. */
 static inline void spop_set_known_text(struct spop_actions *actions, const struct spop_variable *variable,
                                        struct slice text)
 {
@@ -185,7 +191,7 @@ struct spop_action {
     struct spop_value value; /* SPOP_NULL for SPOP_UNSET_VAR */
 };
 
-/* The next action of an ACK's payload. False at the end, and on malformed bytes: then payload->failed. */
-bool spop_action_next(struct reader *payload, struct spop_action *action);
+/* Reads the next action of an ACK's payload. Returns false at the end, and for malformed bytes: payload->failed is then set. */
+bool spop_action_next(struct reader *payload, struct spop_action *action) MUST_CHECK;
 
 #endif

@@ -13,40 +13,41 @@
 #define CONNECTIONS_MAX UINT16_MAX
 #define SECONDS_MAX     86400.0
 #define OUTPUT_MAX      ((double)(1 << 30))
-#define MODE_BITS        0777u
+#define MODE_BITS       0777u
 #define FALLBACK_MAX    128 /* bytes: it must fit into the smallest frame */
 
 struct spop_agent_message {
     struct slice name;
-    struct spop_args all, left;
+    struct spop_args all, left; /* all arguments, and the rest that spop_agent_next_arg has not returned */
 };
 
 struct spop_agent_answer {
     struct spop_agent *agent;
-    struct spop_actions actions;
-    struct spop_actions *into; /* those of the server, or `actions` */
+    struct spop_actions actions; /* the actions of an answer that comes later */
+    struct spop_actions *into;   /* the server's actions within a handler, else `actions` */
     struct server_ticket ticket;
-    bool later;
+    bool later; /* spop_agent_later was called */
 };
 
 struct handler {
-    char *message; /* NULL: of all others */
+    char *message; /* NULL for all messages without a handler of their own */
     spop_agent_handler *run;
     void *context;
 };
 
 struct spop_agent {
     struct loop *loop;
-    struct server *server; /* NULL: it does not listen yet */
+    struct server *server; /* NULL until the agent listens */
     struct server_options options;
     uint64_t grace; /* microseconds */
     char fallback_name[SPOP_VARIABLE_MAX + 1], fallback_value[FALLBACK_MAX + 1];
     struct handler *handlers;
     size_t handler_count;
-    struct spop_agent_answer owed; /* between spop_agent_answer_begin and _end: then its agent is set */
-    int listener;                  /* -1: somebody else's */
-    struct loop_io stop;           /* an eventfd, which a signal handler may write to */
-    bool ran;
+    /* the answer between spop_agent_answer_begin and _end; owed.agent is NULL otherwise */
+    struct spop_agent_answer owed;
+    int listener;        /* -1 if none, or if the caller owns it */
+    struct loop_io stop; /* an eventfd, to which a signal handler may write */
+    bool ran;            /* spop_agent_run was called */
     struct fail why;
 };
 
@@ -55,11 +56,6 @@ struct post {
     void (*run)(void *context);
     void *context;
 };
-
-static struct slice slice_of_bytes(struct spop_agent_bytes bytes)
-{
-    return slice_of(bytes.at, bytes.len);
-}
 
 static struct spop_agent_bytes bytes_of_slice(struct slice slice)
 {
@@ -71,7 +67,7 @@ const char *spop_agent_error(const struct spop_agent *agent)
     return agent ? agent->why.text : "out of memory or of descriptors";
 }
 
-/* ---- values: the two kinds of struct spop_value differ in nothing but who may see them ---- */
+/* ---- values: struct spop_agent_value is the public form of struct spop_value, with the same numbers ---- */
 #define SAME(name) _Static_assert((int)SPOP_AGENT_##name == (int)SPOP_##name, #name)
 SAME(NULL);
 SAME(BOOL);
@@ -94,11 +90,11 @@ static struct spop_agent_value public_value(struct spop_value value)
                                      bytes_of_slice(value.bytes)};
 }
 
-/* False for what has no form on the wire. */
+/* Returns false if the value has no form on the wire. */
 static bool wire_value(const struct spop_agent_value *value, struct spop_value *wire)
 {
     *wire = (struct spop_value){(enum spop_kind)value->kind, value->truth, value->number,
-                                slice_of_bytes(value->bytes)};
+                                slice_of(value->bytes.at, value->bytes.len)};
     switch (value->kind) {
     case SPOP_AGENT_IPV4:
         return value->bytes.len == 4;
@@ -189,7 +185,7 @@ bool spop_agent_next_arg(struct spop_agent_message *message, struct spop_agent_b
 }
 
 /* ---- answers ---- */
-/* Whether all that was set is still what will be sent. */
+/* Returns true as long as the answer can be sent as it was set; otherwise the fallback will be sent. */
 static bool fits(const struct spop_actions *actions)
 {
     return !actions->out->full && (!actions->most || actions->out->len <= actions->most);
@@ -291,8 +287,7 @@ bool spop_agent_post(struct spop_agent *agent, void (*run)(void *context), void 
 /* ---- an agent ---- */
 static void on_drained(void *context)
 {
-    struct spop_agent *agent = context;
-    loop_stop(agent->loop);
+    loop_stop(((struct spop_agent *)context)->loop);
 }
 
 static void unlisten(struct spop_agent *agent)
@@ -313,10 +308,10 @@ static void on_stop(void *owner, int events)
 
 void spop_agent_stop(struct spop_agent *agent)
 {
-    int error = errno; /* of what a signal has interrupted */
+    int error = errno; /* kept for the code that a signal has interrupted */
     const uint64_t once = 1;
     ssize_t written = write(loop_io_fd(&agent->stop), &once, sizeof once);
-    (void)written; /* it cannot fail but by having been called 2^64 times */
+    (void)written; /* an eventfd refuses only the 2^64th write */
     errno = error;
 }
 
@@ -348,7 +343,8 @@ void spop_agent_free(struct spop_agent *agent)
         return;
     unlisten(agent);
     server_free(agent->server);
-    agent->server = NULL; /* for what is posted still: every ticket's connection is gone */
+    /* loop_free runs the call-backs that are still posted, and they must find no connection */
+    agent->server = NULL;
     loop_io_close(&agent->stop);
     loop_free(agent->loop);
     for (size_t i = 0; i < agent->handler_count; i++)
@@ -357,7 +353,7 @@ void spop_agent_free(struct spop_agent *agent)
     free(agent);
 }
 
-/* Whether HAProxy can take the fallback's name, and the smallest frame its value. */
+/* Checks that HAProxy can take the fallback's name, and that its value fits into the smallest frame. */
 static bool fallback_sane(struct spop_agent *agent, const char *name, const char *value)
 {
     uint8_t memory[SPOP_SIZE_MIN];
@@ -393,7 +389,7 @@ bool spop_agent_limit(struct spop_agent *agent, enum spop_agent_limit limit, dou
     struct server_options *options = &agent->options;
     const struct {
         const char *name;
-        double least, most;
+        double min, max;
         size_t *number;
         uint64_t *time;
     } limits[] = {
@@ -409,9 +405,9 @@ bool spop_agent_limit(struct spop_agent *agent, enum spop_agent_limit limit, dou
         return false;
     if ((unsigned)limit >= sizeof limits / sizeof *limits)
         return fail(&agent->why, "there is no limit %d", (int)limit);
-    if (!(value >= limits[limit].least && value <= limits[limit].most))
-        return fail(&agent->why, "%s: %g is not from %g to %g", limits[limit].name, value,
-                    limits[limit].least, limits[limit].most);
+    if (!(value >= limits[limit].min && value <= limits[limit].max))
+        return fail(&agent->why, "%s: %g is not from %g to %g", limits[limit].name, value, limits[limit].min,
+                    limits[limit].max);
     if (limits[limit].number)
         *limits[limit].number = (size_t)value;
     else

@@ -2,14 +2,14 @@
 #include "spoa/spop/value.h"
 
 /*
- * Reading. A NOTIFY has a hundred of these small things, nearly all with lengths of one byte, and taking them
- * is most of what a server does: the functions below take a position and give the one behind, or NULL, and
- * are laid into each other.
+ * ---- reading ----
+ * A NOTIFY has a hundred small items, nearly all with lengths of one byte, and reading them is most of a server's work. Each function
+ * below takes a position and returns the position after the item, or NULL if the item is malformed; all are inlined into each other.
  */
 #define TAKES static inline __attribute__((always_inline)) const uint8_t *
 
-/* SPOE.txt section 3.1: the first byte holds values below 240, or 4 bits of what comes; further bytes are
- * added, not or-ed, 7 bits each, and their high bit tells that another one follows. */
+/* The form of an integer (SPOE.txt section 3.1). A value below 240 is the first byte. Otherwise the low 4 bits of the first byte come
+ * from the value, and each further byte is added, not or-ed, with 7 bits more; its high bit is set if another byte follows. */
 #define VARINT_MORE 128
 
 static const uint8_t *take_long_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
@@ -50,7 +50,7 @@ TAKES take_text(const uint8_t *at, const uint8_t *end, struct slice *text)
     return take_bytes(at, end, len, text);
 }
 
-/* Typed data: a type in the low nibble, flags in the high one. */
+/* The first byte of a value has the type in its low four bits and flags in its high ones. */
 #define TYPE_MASK 0x0f
 #define FLAG_TRUE 0x10
 
@@ -97,8 +97,8 @@ static inline const uint8_t *end_of(const struct reader *r)
     return r->rest.len ? r->rest.at + r->rest.len : r->rest.at;
 }
 
-/* The reader goes on at `at`, or has failed when that is NULL. */
-static inline bool go_on(struct reader *r, const uint8_t *at)
+/* Moves the reader to `at`. NULL makes it fail. */
+static inline bool move_to(struct reader *r, const uint8_t *at)
 {
     if (at && !r->failed)
         r->rest = slice_of(at, (size_t)(end_of(r) - at));
@@ -110,31 +110,31 @@ static inline bool go_on(struct reader *r, const uint8_t *at)
 uint64_t spop_varint_read(struct reader *r)
 {
     uint64_t value = 0;
-    return go_on(r, take_varint(r->rest.at, end_of(r), &value)) ? value : 0;
+    return move_to(r, take_varint(r->rest.at, end_of(r), &value)) ? value : 0;
 }
 
 struct slice spop_text_read(struct reader *r)
 {
     struct slice text = {NULL, 0};
-    return go_on(r, take_text(r->rest.at, end_of(r), &text)) ? text : slice_of(NULL, 0);
+    return move_to(r, take_text(r->rest.at, end_of(r), &text)) ? text : slice_of(NULL, 0);
 }
 
 bool spop_value_read(struct reader *r, struct spop_value *value)
 {
     *value = spop_null();
-    return go_on(r, take_value(r->rest.at, end_of(r), value));
+    return move_to(r, take_value(r->rest.at, end_of(r), value));
 }
 
 bool spop_item_read(struct reader *r, struct slice *name, struct spop_value *value)
 {
-    return go_on(r, take_item(r->rest.at, end_of(r), name, value));
+    return move_to(r, take_item(r->rest.at, end_of(r), name, value));
 }
 
 bool spop_item_skip(struct reader *r)
 {
     struct slice name;
     struct spop_value value;
-    return go_on(r, take_item(r->rest.at, end_of(r), &name, &value));
+    return move_to(r, take_item(r->rest.at, end_of(r), &name, &value));
 }
 
 /* ---- writing ---- */

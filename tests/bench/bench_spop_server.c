@@ -62,8 +62,8 @@ int main(int argc, char **argv)
     }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
-    spop_agent_run(agent);
+    bool ran = spop_agent_run(agent);
     print_counters();
     spop_agent_free(agent);
-    return EXIT_SUCCESS;
+    return ran ? EXIT_SUCCESS : EXIT_FAILURE;
 }
