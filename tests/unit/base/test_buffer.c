@@ -10,7 +10,7 @@ static uint8_t byte_of(size_t n)
     return (uint8_t)(n * 31 + n / 256);
 }
 
-/* Under valgrind and the address sanitizer each step onto memory that is not its own is noticed. */
+/* Valgrind and AddressSanitizer notice each access to memory that is not the buffer's. */
 static void keeps_bytes_in_order_up_to_its_limit(void **state)
 {
     (void)state;

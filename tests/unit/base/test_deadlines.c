@@ -9,7 +9,7 @@ enum { MANY = 1000, STEPS = 20000 };
 
 struct object {
     struct deadline deadline;
-    uint64_t at; /* as the test knows it; UINT64_MAX: none */
+    uint64_t at; /* the deadline that the test expects; UINT64_MAX if none */
 };
 
 static struct object objects[MANY];
@@ -30,7 +30,7 @@ static uint64_t least(size_t count)
     return at;
 }
 
-/* The same numbers in each run. */
+/* A fixed seed gives each run the same numbers. */
 static uint32_t next_number(uint32_t *seed)
 {
     *seed = *seed * 1664525 + 1013904223;
@@ -54,7 +54,7 @@ static void take_one(struct deadlines *d, size_t count)
 static void says_who_is_due_next_whatever_was_set_and_cleared(void **state)
 {
     (void)state;
-    static const size_t counts[] = {1, 2, 5, 6, 21, MANY}; /* of a heap's levels: 1, 4, 16 */
+    static const size_t counts[] = {1, 2, 5, 6, 21, MANY}; /* whole levels of a heap (1, 1 + 4, 1 + 4 + 16), and one more */
     uint32_t seed = 7;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         struct deadlines d;
@@ -69,7 +69,7 @@ static void says_who_is_due_next_whatever_was_set_and_cleared(void **state)
             case 1:
                 take_one(&d, counts[c]);
                 break;
-            default: /* many at the same time */
+            default: /* many deadlines are equal */
                 object->at = next_number(&seed) % (2 * MANY);
                 deadlines_set(&d, &object->deadline, object->at);
             }

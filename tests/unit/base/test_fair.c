@@ -20,7 +20,7 @@ static struct fair *fair_of(uint32_t places, uint32_t each, uint32_t served)
     return f;
 }
 
-/* The number of places that it gets. */
+/* Returns the number of places that the owner gets. */
 static size_t fill(struct fair *f, struct fair_owner owner, struct fair_place *places, size_t count)
 {
     size_t got = 0;
@@ -131,7 +131,7 @@ static void unverified_owners_have_half_of_it_together(void **state)
     free(f);
 }
 
-/* The 99 have one each, which come after all of the greedy one's: each of them is served within two rounds. */
+/* The 99 others have one place each, which began to wait after all of the greedy owner's: each is served within two rounds. */
 static void a_greedy_owner_does_not_make_others_wait(void **state)
 {
     struct fair *f = fair_of(65536, 0, 64);
@@ -158,7 +158,7 @@ static void one_owner_has_half_served_and_the_next_one_is_served_at_once(void **
     size_t served = 0;
     (void)state;
     fill(f, greedy, of_greedy, 1000);
-    while (fair_next(f)) /* none of them is answered */
+    while (fair_next(f)) /* every one of them stays served */
         served++;
     assert_int_equal(served, 32);
     assert_true(fair_enter(f, &other, owner_of(1, FAIR_VERIFIED), 1, 0));
@@ -236,7 +236,7 @@ static void what_waits_longest_is_found_and_may_wait_once_more(void **state)
     fair_hold(f, &b);
     assert_ptr_equal(fair_oldest(f), &c);
     assert_int_equal(fair_used(f), 3);
-    assert_ptr_equal(fair_next(f), &c); /* behind which `a` stands now */
+    assert_ptr_equal(fair_next(f), &c); /* `a` waits after it now */
     fair_hold(f, &c);
     assert_ptr_equal(fair_next(f), &a);
     assert_null(fair_next(f));
@@ -248,7 +248,8 @@ static void what_waits_longest_is_found_and_may_wait_once_more(void **state)
     free(f);
 }
 
-/* Also those whose hashes agree in the bits that choose a line; if too many do, some share a part and nothing is lost. */
+/* Owners whose hashes agree in the bits that choose a line have lines of their own, too. If too many agree, some share a part, and no
+ * place is lost. */
 static void owners_are_told_apart(void **state)
 {
     struct fair *f = fair_of(1000, 10, 0);

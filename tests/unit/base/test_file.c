@@ -84,7 +84,7 @@ static void refuse_special(const char *name)
     assert_false(slice_present(content));
 }
 
-/* The open of a FIFO without a writer, and a read of a terminal, would last for ever. */
+/* Opening a FIFO without a writer, and reading a terminal, would block for ever. */
 static void what_is_no_regular_file_is_refused_and_not_waited_for(void **state)
 {
     (void)state;

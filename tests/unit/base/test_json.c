@@ -12,7 +12,7 @@
 static const struct json_limits limits = {4096, 8};
 static struct fail why;
 
-/* ---- what is accepted and what is not (the cases follow the rules that JSONTestSuite tests) ---- */
+/* ---- accepted and refused documents (the cases follow the rules that JSONTestSuite tests) ---- */
 
 static const char *const good[] = {
     "0",
@@ -210,7 +210,7 @@ static void a_nul_byte_is_never_space(void **state)
     assert_string_equal(why.text, "n:1:3: a control character in a string");
 }
 
-/* No prefix of a container is a document, and none makes the scan read on. */
+/* No proper prefix of a container is a document, and the scan never reads beyond a prefix. */
 static void every_truncation_is_refused(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void every_truncation_is_refused(void **state)
     assert_true(json_check(slice_text(text), "n", 0, limits, &why));
 }
 
-/* Whatever byte is put anywhere: what the scan lets through, cJSON can read to its end. */
+/* One byte of a document is replaced by each other byte: cJSON can read every text that the scan accepts. */
 static void cjson_reads_whatever_the_scan_accepts(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A document that is checked while it arrives is judged as one that is there whole, wherever it is cut. */
+/* json_feed judges a document that arrives in pieces as json_check judges the whole one, wherever the pieces are cut. */
 #include "tests/unit/support.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void expect_like_check(struct slice text, size_t step)
     struct fail why;
     bool good = json_check(text, "n", 0, (struct json_limits){MOST * 2, DEPTH}, &why);
     if (!good && strstr(why.text, "duplicate key"))
-        return; /* which it has no memory for, and what else is wrong nobody has looked at */
+        return; /* json_feed does not see duplicate keys, and json_check reports no other error of such a text */
     if (feed_in_steps(text, step) != good)
         fail_msg("%s: %.*s", good ? "good" : why.text, (int)text.len, (const char *)text.at);
 }
@@ -78,7 +78,7 @@ static void put_space(struct writer *w)
     writer_text(w, one_of(spaces, 7));
 }
 
-/* It recurses as deep as the document is. */
+/* Recurses once for each level of the document. */
 static void put_value(struct writer *w, unsigned depth)
 {
     static const char *const scalars[] = {"0",    "-0",   "12",   "-1.5e+10", "1E400",

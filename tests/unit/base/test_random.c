@@ -8,7 +8,7 @@
 
 enum { TAKEN = 4096 };
 
-/* Parts of every length, so that a pool ends within each: no eight bytes come twice. */
+/* Takes parts of every length, so that the pool runs out within each of them. No eight bytes may come twice. */
 static void *take(void *context)
 {
     uint8_t *to = context;
@@ -18,7 +18,7 @@ static void *take(void *context)
     return to;
 }
 
-/* The last of TAKEN may not have been filled. */
+/* Returns the i-th eight bytes. The end of TAKEN is left out, because it may not have been filled. */
 static const uint8_t *part(const uint8_t bytes[3][TAKEN], size_t i)
 {
     size_t parts = (TAKEN - RANDOM_MAX) / 8;

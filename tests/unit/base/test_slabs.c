@@ -12,12 +12,13 @@ enum { SIZE = 296, MANY = 3 * SLABS_SIZE / SIZE };
 static uint8_t *objects[MANY];
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SLABS = 0 }; /* each object is malloc's, which ends the program where it gets no memory */
+enum { SLABS = 0 }; /* each object comes from malloc, which ends the program if memory is short */
 #else
 enum { SLABS = 1 };
 #endif
 
-/* Whether the kernel has any for the program. It takes a limit of 0 for Valgrind's, and lets it have more. */
+/* Sets the limit of the program's memory, if `none` so low that the kernel grants no more. The limit is not 0, because Valgrind is
+ * refused memory for itself then; 1 refuses the program and lets Valgrind have more. */
 static void limit_memory(bool none)
 {
     struct rlimit limit;
@@ -63,7 +64,7 @@ static void gives_zeroed_objects_that_do_not_overlap(void **state)
     slabs_free(&slabs);
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* there each object is malloc's */
+#ifndef __SANITIZE_ADDRESS__ /* each object comes from malloc there */
 static void gives_slabs_back_that_are_free_but_the_last(void **state)
 {
     (void)state;
@@ -133,17 +134,17 @@ static void one_that_rests_has_a_place_whatever_is_taken_meanwhile(void **state)
     slabs_free(&slabs);
 }
 
-/* ---- anything, in any order ---- */
+/* ---- random operations ---- */
 enum { MODEL_MOST = 9000, PHASES = 5, KINDS = 4 };
 
-/* What is likely in a phase, in percent: to take, to give, to rest, and what is left: to wake. */
+/* The probability of each operation in a phase, in percent: take, give, rest; the remainder is wake. */
 static const unsigned likely[PHASES][KINDS - 1] = {
     {25, 25, 25}, {55, 15, 15}, {45, 5, 45}, {5, 45, 5}, {5, 5, 20}};
 
 static struct {
     struct slabs slabs;
     uint8_t *objects[MODEL_MOST], tags[MODEL_MOST];
-    size_t count, resting, places; /* places: of a slab */
+    size_t count, resting, places; /* places of one slab */
     bool limited;
 } model;
 
@@ -161,7 +162,7 @@ static void model_add(uint8_t *object)
             fail_msg("byte %zu of an object is not 0", i);
     uint8_t tag = (uint8_t)(1 + below(255));
     memset(object, tag, model.slabs.size);
-    if (SLABS && !below(64)) /* may be refused; of locked memory the kernel takes no pages */
+    if (SLABS && !below(64)) /* mlock may fail; the kernel does not take back pages of locked memory */
         (void)mlock((void *)((uintptr_t)object & ~(uintptr_t)(SLABS_SIZE - 1)), SLABS_SIZE);
     model.objects[model.count] = object;
     model.tags[model.count++] = tag;
@@ -224,7 +225,7 @@ static void model_check(void)
     assert_int_equal(slabs->kept, model.resting);
     assert_int_equal(slabs->places + model.count, slabs->count * model.places);
     assert_true(slabs->places >= slabs->kept);
-    /* more than are needed only where objects lie scattered */
+    /* there may be more slabs than needed only while objects are scattered over them */
     assert_true(!slabs->empty_count || slabs->count <= needed + 1);
 }
 
@@ -279,7 +280,7 @@ static void those_that_rest_cost_no_memory_and_nothing_once_they_are_gone(void *
     assert_int_equal(slabs.count, most);
     assert_int_equal(slabs.empty_count, most - 1);
     assert_int_equal(resident(&slabs), 0);
-    void *one = slabs_take(&slabs); /* no place of those that rest */
+    void *one = slabs_take(&slabs); /* no place that is reserved for a resting object */
     assert_int_equal(slabs.places, slabs.kept + (most * ((SLABS_SIZE - 64) / SIZE) - MANY) - 1);
     slabs_give(&slabs, one);
     for (size_t i = 0; i < MANY; i++)

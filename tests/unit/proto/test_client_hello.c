@@ -16,7 +16,7 @@ static enum client_hello look(struct slice bytes, struct slice *name)
     return said;
 }
 
-/* What OpenSSL's client says first, into out. */
+/* Writes the first message of OpenSSL's client into out. */
 static size_t hello_of(const char *name, int version, uint8_t out[static 4096])
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -56,7 +56,7 @@ static void real_clients_are_read_wherever_they_are_cut(void **state)
         }
 }
 
-/* The same message in records of `size` bytes. */
+/* Writes the same message in records of `size` bytes. */
 static size_t cut_into(const uint8_t *hello, size_t len, size_t size, uint8_t *out)
 {
     size_t written = 0;
@@ -98,7 +98,7 @@ static void other_protocols_are_foreign(void **state)
     assert_int_equal(look(slice_of("", 0), &name), CLIENT_HELLO_MORE);
 }
 
-/* Servers take any version of a record, or any of 3.x (RFC 8446 section 5.1): none hides the name. */
+/* Servers accept any version of a record, or any of 3.x (RFC 8446 section 5.1), so no version may hide the name. */
 static void the_version_of_a_record_is_ignored(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void the_oldest_form_has_no_name(void **state)
         assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_UNNAMED);
 }
 
-/* No TLS client begins so, but a server may skip it. */
+/* No TLS client begins in this way, but a server may skip such a record. */
 static void other_records_in_front_are_bad(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void what_is_malformed_is_bad(void **state)
         assert_int_equal(look(slice_of(cases[i].bytes, cases[i].len), &name), CLIENT_HELLO_BAD);
 }
 
-/* Each length within it that is wrong, and each byte that is another, is read without a step beyond the end. */
+/* A message with one wrong length or one changed byte is never read beyond its end. */
 static void changed_bytes_are_read_safely(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void changed_bytes_are_read_safely(void **state)
     assert_true(bad > 0);
 }
 
-/* A server_name extension with these bytes, as the only one. */
+/* Writes a ClientHello whose only extension is a server_name with these bytes. */
 static enum client_hello with_extension(struct slice extensions, struct slice *name)
 {
     uint8_t bytes[1024];
@@ -206,7 +206,7 @@ static void there_is_one_name(void **state)
                      CLIENT_HELLO_BAD); /* no host's name */
     assert_int_equal(with_extension(LIST("\0\0\0\5\0\3\0\0\0"), &name), CLIENT_HELLO_BAD); /* empty */
     assert_int_equal(with_extension(LIST("\0\0\0\7\0\5\0\0\2a\0"), &name),
-                     CLIENT_HELLO_BAD); /* a NUL in it */
+                     CLIENT_HELLO_BAD); /* a name with a NUL */
     assert_int_equal(with_extension(LIST("\0\0\0\2\0\0"), &name), CLIENT_HELLO_BAD);
     assert_int_equal(with_extension(LIST("\0\0\0\0"), &name), CLIENT_HELLO_BAD);
     assert_int_equal(with_extension(LIST("\0\0\0\6\0\3\0\0\1a"), &name), CLIENT_HELLO_BAD);

@@ -3,7 +3,7 @@
 
 #include "spoa/proto/data_watch.h"
 
-/* In pieces of `piece` bytes; how many of them it took. */
+/* Feeds the bytes in pieces of `piece` bytes. Returns the number of bytes fed until the watch was done, or SIZE_MAX. */
 static size_t seen_at(struct slice bytes, size_t piece)
 {
     struct data_watch w = {.done = false};
@@ -19,7 +19,7 @@ static size_t seen_at(struct slice bytes, size_t piece)
 static void a_whole_record_of_data_ends_it(void **state)
 {
     (void)state;
-    /* a ClientHello that is none, change_cipher_spec, the Finished, another record */
+    /* a stand-in for the ClientHello, change_cipher_spec, the Finished, another record */
     static const uint8_t said[] = {22, 3, 1, 0, 2, 1, 0, 20, 3,  3, 0, 1, 1,
                                    23, 3, 3, 0, 3, 7, 7, 7,  23, 3, 3, 0, 1};
     const size_t finished = 21;

@@ -7,7 +7,7 @@
 #include "spoa/base/bytes/writer.h"
 #include "spoa/proto/event_stream.h"
 
-/* Every event as "name|data;". */
+/* Appends each event as "name|data;". */
 struct seen {
     struct event_stream stream;
     char text[8192];
@@ -39,7 +39,7 @@ static bool feed(struct seen *seen, struct slice bytes)
     return good;
 }
 
-/* The same however it is cut into two, and byte by byte. */
+/* Expects the same events for the whole text, for each cut into two, and byte by byte. */
 static void expect(const char *input, const char *events, const char *last_id)
 {
     struct slice all = slice_text(input);

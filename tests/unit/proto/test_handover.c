@@ -86,7 +86,7 @@ static void what_is_packed_is_unpacked(void **state)
 #undef X
 }
 
-/* Every field at its longest: the bound beside the texts holds. */
+/* With every field at its longest, HANDOVER_PACKED_MAX bytes in addition to the texts are enough. */
 static void all_that_is_not_text_fits(void **state)
 {
     static uint8_t text[300], memory[sizeof text * 64 + HANDOVER_PACKED_MAX];

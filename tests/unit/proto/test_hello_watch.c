@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* OpenSSL's client and server say hello to each other through the watch, which reads along. */
+/* OpenSSL's client and server shake hands through the watch. */
 #include "tests/unit/support.h"
 
 #include <openssl/ssl.h>
@@ -17,7 +17,7 @@ struct link {
     uint8_t texts[HELLOS][64];
     unsigned hellos; /* that were read */
     bool bad;
-    uint8_t wire[WIRE]; /* what the client has said and was not cleared */
+    uint8_t wire[WIRE]; /* the client's bytes that were not cleared yet */
     size_t len;
 };
 
@@ -30,7 +30,7 @@ static void note(struct link *l, struct slice name)
     l->hellos++;
 }
 
-/* As the relay does it. */
+/* Forwards both sides as the relay does. */
 static void look(struct link *l)
 {
     static uint8_t memory[CLIENT_HELLO_MAX];
@@ -135,7 +135,7 @@ static struct slice said_by(SSL *ssl, uint8_t memory[static WIRE])
     return slice_of(memory, len > 0 ? (size_t)len : 0);
 }
 
-/* `second`: the name that the client asks for behind the server's first answer. */
+/* `second` is the name in the client's second ClientHello, after the server's HelloRetryRequest. */
 static void shake_hands(struct ends *e, struct link *l, const char *second, size_t piece)
 {
     uint8_t memory[WIRE];
@@ -170,7 +170,7 @@ static void a_handshake_has_one_hello(void **state)
         }
 }
 
-/* In TLS 1.2 the client's encrypted Finished then looks like a message of its own. */
+/* In TLS 1.2 the client's encrypted Finished looks like a handshake message, which the watch must let pass by then. */
 static void a_session_that_is_resumed_has_one_hello(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void a_session_that_is_resumed_has_one_hello(void **state)
         assert_true(l.watch.done && !l.bad && l.len == 0);
         assert_int_equal(l.hellos, 1);
         SSL_set_shutdown(e.client,
-                         SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN); /* else the session would be a bad one */
+                         SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN); /* without this the session could not be resumed */
         SSL_free(e.client);
         SSL_free(e.server);
     }
@@ -212,7 +212,7 @@ static void behind_a_retry_there_is_another_hello(void **state)
     }
 }
 
-/* ---- clients that try ---- */
+/* ---- clients that try to hide a second name ---- */
 
 static size_t hello_of(const char *name, uint8_t out[static 4096])
 {
@@ -225,7 +225,7 @@ static size_t hello_of(const char *name, uint8_t out[static 4096])
     return (size_t)len;
 }
 
-/* Both messages, without the heads of their records, in records of `size` bytes. */
+/* Writes both messages, given without record heads, in records of `size` bytes. */
 static void put_records(struct writer *w, struct slice messages, size_t size)
 {
     for (size_t at = 0; at < messages.len; at += size) {
@@ -236,7 +236,7 @@ static void put_records(struct writer *w, struct slice messages, size_t size)
     }
 }
 
-/* Before the server has said anything, whatever stands between the two, and however they are cut. */
+/* Both names are found before the server has answered, with any records between the two messages, and however they are cut. */
 static void a_second_hello_is_read_wherever_it_stands(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void a_second_hello_is_read_wherever_it_stands(void **state)
         const char *bytes;
         size_t len;
     } between[] = {{"", 0},
-                   {"\x14\x03\x03\0\1\1", 6},     /* as a client of TLS 1.3 says it for old middle boxes */
+                   {"\x14\x03\x03\0\1\1", 6},     /* a client of TLS 1.3 sends it for old middleboxes */
                    {"\x17\x03\x03\0\5early", 10}, /* early data, which the server skips */
                    {"\x15\x03\x03\0\2\1\x5a\x18\x03\x03\0\0\x17\x03\x03\0\1e", 18}};
     static const size_t sizes[] = {1, 3, 64, 255, 1024, WIRE};
@@ -286,7 +286,7 @@ static void two_hellos_in_one_record_are_both_read(void **state)
         }
 }
 
-/* None of the second one leaves before it was read. */
+/* No byte of the second ClientHello is cleared before its name was read. */
 static void half_a_hello_waits(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static bool is_done_behind(struct slice answer, size_t piece)
     struct link l = {.len = 0};
     uint8_t first[4096];
     size_t len = hello_of(FIRST, first);
-    server_says(&l, SLICE_LITERAL("220 ready\r\n"), piece); /* no answer to what comes later */
+    server_says(&l, SLICE_LITERAL("220 ready\r\n"), piece); /* bytes before a ClientHello do not answer it */
     assert_false(l.watch.done);
     client_says(&l, slice_of(first, len), WIRE);
     server_says(&l, answer, piece);
@@ -349,7 +349,7 @@ static void only_a_retry_lets_it_look_on(void **state)
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++)
         for (size_t size = 1; size <= sizeof retry; size++) {
             struct writer w = writer_of(memory, sizeof memory);
-            writer_put(&w, slice_of("\x15\x03\x03\0\2\1\x70", 7)); /* a warning in front */
+            writer_put(&w, slice_of("\x15\x03\x03\0\2\1\x70", 7)); /* a warning before the answer */
             put_records(&w, slice_of(retry, sizeof retry), size);
             assert_false(is_done_behind(writer_slice(&w), pieces[p]));
             assert_false(is_done_behind(slice_sub(writer_slice(&w), 0, w.len - 1), pieces[p]));

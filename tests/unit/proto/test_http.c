@@ -10,11 +10,11 @@
 #define POST "POST / HTTP/1.1\r\nHost: a\r\n"
 #define OK   "HTTP/1.1 200 OK\r\n"
 
-/* A text that may hold NUL. */
+/* A text that may contain NUL. */
 #define T(text) SLICE_STATIC(text)
 
-/* Gives a reader ever longer beginnings of `all`, `step` bytes more each time, each at another address and in
- * front of a guard page, until it decides. */
+/* Gives a reader ever longer prefixes of `all`, `step` bytes more each time, until it decides. Each prefix has another address and ends
+ * at a guard page. */
 static enum http_result read_stepwise(enum http_side side, struct slice all, size_t step, struct slice *given,
                                       struct http_head *head)
 {
@@ -36,7 +36,7 @@ static enum http_result read_all(enum http_side side, struct slice all, struct h
     return http_read(&r, all, head);
 }
 
-/* ---- heads that are fine ---- */
+/* ---- heads that are accepted ---- */
 
 static void check_upgrade(const struct http_head *head)
 {
@@ -495,7 +495,7 @@ static void what_is_dropped_from_a_chunked_body_is_bounded(void **state)
 {
     static const struct {
         const char *begin, *again, *end;
-        size_t most; /* bytes of `again` that pass */
+        size_t most; /* bytes of `again` that are taken */
     } rows[] = {
         {"5;", "x", "\r\nhello\r\n0\r\n\r\n", 256},
         {"0\r\n", "A:\r\n", "\r\n", 8192 / 2 * 4},

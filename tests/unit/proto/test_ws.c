@@ -10,14 +10,14 @@
 
 static const uint8_t mask[4] = {0x11, 0x22, 0x44, 0x88};
 
-/* ---- what a decoder told, as text ---- */
+/* ---- the events of a decoder as text ---- */
 
 struct story {
     char text[4096];
     size_t len;
     enum ws_event last;
     struct ws_decoder decoder;
-    size_t left; /* bytes the decoder did not take */
+    size_t left; /* bytes that the decoder did not take */
 };
 
 static void tell(struct story *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -55,8 +55,7 @@ static void tell_event(struct story *s, enum ws_event event, const struct ws_pie
         tell(s, "bad(%u)", s->decoder.close_code);
 }
 
-/* Gives a decoder `all` in steps, as a caller does that
- * keeps what the decoder left; guard pages behind each. */
+/* Gives a decoder `all` in steps, like a caller that keeps the bytes that the decoder left. Each input ends at a guard page. */
 static void decode(struct story *s, enum ws_sender sender, size_t whole, struct slice all, size_t step)
 {
     size_t begin = 0, end = 0;
@@ -96,7 +95,7 @@ static void assert_frames_equal(const struct ws_frame *a, const struct ws_frame 
     assert_int_equal(a->length, b->length);
 }
 
-/* ---- frames that are fine ---- */
+/* ---- frames that are accepted ---- */
 
 static void frames_of_a_client_are_told_however_they_arrive(void **state)
 {
@@ -190,7 +189,7 @@ static void a_short_frame_is_held_back_until_it_is_whole(void **state)
     assert_int_equal(ws_decode(&d, &in, &piece), WS_PIECE);
     assert_true(piece.last);
     assert_true(slice_is(piece.bytes, "Hello"));
-    /* a byte more than `whole`, so as it comes */
+    /* one byte more than `whole`, so pieces are reported as they arrive */
     in = slice_text("\x82\6Hell");
     assert_int_equal(ws_decode(&d, &in, &piece), WS_HEAD);
     assert_int_equal(ws_decode(&d, &in, &piece), WS_PIECE);
@@ -410,7 +409,7 @@ static void masking_far_into_a_frame_turns_the_mask(void **state)
 
 /* ---- fragments ---- */
 
-/* What a relay does with a long frame: every piece goes on as a fragment, its bytes untouched. */
+/* A relay sends each piece of a long frame on as a fragment, with its bytes unchanged. */
 static size_t recut(uint8_t *to, struct slice frame_bytes, size_t step)
 {
     struct ws_decoder d = ws_decoder_of(WS_CLIENT, 0);
@@ -544,14 +543,14 @@ static void a_long_reason_is_cut_between_characters(void **state)
     memset(reason, 'x', sizeof(reason));
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 123), NULL), 127);
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 124), NULL), 127);
-    memcpy(reason + 121, "\xe2\x82\xac", 3); /* would end at 124 */
+    memcpy(reason + 121, "\xe2\x82\xac", 3); /* the cut would otherwise be at 124 */
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 200), NULL), 4 + 121);
     assert_int_equal(bytes[1], 2 + 121);
-    memset(reason, 0x80, sizeof(reason)); /* no character begins anywhere */
+    memset(reason, 0x80, sizeof(reason)); /* no byte begins a character */
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 200), NULL), 4);
 }
 
-/* ---- control frames and who keeps input ---- */
+/* ---- control frames of callers that keep no input ---- */
 static void a_control_frame_stays_in_the_input_until_it_is_whole(void **state)
 {
     static const uint8_t bytes[] = "\x89\5Hello";
@@ -582,7 +581,7 @@ static void a_decoder_with_memory_leaves_nothing(void **state)
     assert_true(slice_is(ws_control_payload(&d), "Hello") && d.control == memory);
 }
 
-/* ---- as an image ---- */
+/* ---- image ---- */
 static bool loads(struct ws_decoder *saved, struct ws_decoder *to)
 {
     struct buffer bytes = buffer_with_limit(4096);
@@ -605,7 +604,7 @@ static void an_image_says_no_head_that_was_refused(void **state)
                  {SLICE_LITERAL("\x82\x7e"), true},
                  {SLICE_LITERAL("\x82\x7e\x01"), true},
                  {SLICE_LITERAL("\x82\x7f\0\0\0\0\0\1\0"), true},
-                 {SLICE_LITERAL("\x89\x7e\x01"), false}, /* a Ping longer than there is room for one */
+                 {SLICE_LITERAL("\x89\x7e\x01"), false}, /* a Ping that is longer than a control frame may be */
                  {SLICE_LITERAL("\x88\x7f\0\0\0\0\0\0\xff"), false},
                  {SLICE_LITERAL("\x83\x7e\x01"), false},
                  {SLICE_LITERAL("\x80\x7e\x01"), false},
@@ -619,7 +618,8 @@ static void an_image_says_no_head_that_was_refused(void **state)
     }
 }
 
-/* However the input is split: a part ends between two frames, has at most so many, and is all there is if there are fewer. */
+/* However the input is split, a part ends between two frames, has at most the given number of frames, and is the whole input if there are
+ * fewer. */
 static void some_frames_are_cut_off_between_two(void **state)
 {
     (void)state;
@@ -637,7 +637,7 @@ static void some_frames_are_cut_off_between_two(void **state)
     }
     size_t len = (size_t)(at - all);
     for (unsigned frames = 1; frames < 6; frames++) {
-        for (size_t cut = 0; cut < len; cut++) { /* of so much the decoder knows already */
+        for (size_t cut = 0; cut < len; cut++) { /* the decoder has taken `cut` bytes, or those of them that end a frame or a head */
             struct ws_decoder d = ws_decoder_of(WS_CLIENT, 200);
             struct slice before = slice_of(all, cut);
             struct ws_piece piece;
@@ -646,13 +646,13 @@ static void some_frames_are_cut_off_between_two(void **state)
             size_t from = cut - before.len, next = 0;
             while (ends[next] <= from)
                 next++;
-            /* the rest of a frame that has begun comes with as many whole ones behind it; a head that has begun may be one of these */
+            /* the rest of a payload does not count as a frame; a frame whose head has begun does */
             size_t some = from + ws_some(&d, slice_of(all + from, len - from), frames), whole = next;
             while (ends[whole] < some)
                 whole++;
             assert_int_equal(ends[whole], some);
             assert_true(whole + 1 - next <= frames + 1 && (some == len || whole + 1 - next >= frames));
-            /* a part of the input that ends within a frame is not cut there */
+            /* an input that ends within a frame is not cut before that frame */
             for (size_t there = from + 1; there < some; there++)
                 assert_int_equal(ws_some(&d, slice_of(all + from, there - from), frames), there - from);
         }

@@ -50,7 +50,7 @@ static void keys_that_are_not_16_bytes_in_base64_are_invalid(void **state)
         "dGhlIHNhbXBsZSBub25jZQ=",
         "dGhlIHNhbXBsZSBub25jZQ===",
         "dGhlIHNhbXBsZSBub25jZQ",
-        "dGhlIHNhbXBsZSBub25jZR==", /* bits that stand for no byte */
+        "dGhlIHNhbXBsZSBub25jZR==", /* bits beyond the last byte */
         "dGhlIHNhbXBsZSBub25jZQQ=",
         "dGhlIHNhbXBsZSBub25jZQQQ",
         "dGhlIHNhbXBsZSBub25jZ===",
@@ -206,7 +206,7 @@ static void wrong_answers_are_refused(void **state)
     assert_false(check_answer(SWITCH UP GOOD "Sec-WebSocket-Protocol: a\r\n\r\n", NULL, &protocol));
 }
 
-/* ---- what is built is what is taken ---- */
+/* ---- heads that are written are accepted ---- */
 
 static void built_requests_and_answers_pass_the_checks(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The server over a real Unix socket: the client's end is driven by hand, byte by byte where that matters. */
+/* The server runs over a real Unix socket; the tests play the client by hand, byte by byte where that matters. */
 #include "tests/unit/support.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "spoa/spop/hello.h"
 #include "spoa/spop/server.h"
 
-#define TURNS_MOST 3000 /* of about a millisecond */
+#define TURNS_MOST 3000 /* each takes about a millisecond */
 #define TICKETS    64
 
 static char folder[] = "/tmp/test_server.XXXXXX";
@@ -29,13 +29,13 @@ static struct {
     struct server_ticket tickets[TICKETS];
     size_t later, messages;
     bool refuse_peers, begun;
-    uint64_t arrived; /* bytes, when messages were announced */
+    uint64_t arrived; /* the value of bytes_in when `begin` was called */
 } handled;
 
 /* ---- the handler: the message's name says what to do ---- */
 static uint8_t filler[60000];
 
-/* What follows has arrived already. */
+/* Notes the bytes that have been read before the messages that follow. */
 static void on_begin(void *context)
 {
     (void)context;
@@ -51,7 +51,7 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     struct slice arg;
     handled.messages++;
     assert_true(handled.begun && handled.arrived == server_counter(&server_counters(server)->bytes_in));
-    /* a message takes a whole turn of 1 us on any machine: where turns are on, each has one frame */
+    /* a message takes a whole turn of 1 us on any machine, so each turn has one frame if turns are on */
     for (uint64_t end = loop_clock() + options.turn; loop_clock() < end;)
         ;
     if (!spop_arg_next(&args, &arg, &value))
@@ -153,7 +153,7 @@ static void say(int fd, struct slice bytes)
     assert_int_equal(send(fd, bytes.at, bytes.len, MSG_NOSIGNAL), bytes.len);
 }
 
-/* How many bytes the rest of a frame may have, of which `have` are there: no byte of the next one is read. */
+/* Returns the number of bytes to read for the current frame, of which `have` are there, so that no byte of the next frame is read. */
 static size_t rest_of_frame(const uint8_t *at, size_t have)
 {
     if (have < SPOP_LENGTH_BYTES)
@@ -162,8 +162,8 @@ static size_t rest_of_frame(const uint8_t *at, size_t have)
     return SPOP_LENGTH_BYTES + len - have;
 }
 
-/* Everything until `frames` frames are there, and the rest of one that a full socket took a part of, or the end; *ended
- * tells which. */
+/* Reads until `frames` whole frames have come, or the end, which sets *ended. A frame that a full socket took only a part of is read to
+ * its end. */
 static struct slice hear(int fd, size_t frames, bool *ended)
 {
     size_t len = 0, seen = 0, start = 0;
@@ -188,7 +188,7 @@ static struct slice hear(int fd, size_t frames, bool *ended)
             seen++;
         }
     }
-    assert_int_equal(start, len); /* never half a frame */
+    assert_int_equal(start, len); /* the server never sends half a frame */
     return slice_of(in_memory, len);
 }
 
@@ -268,7 +268,7 @@ static void assert_disconnect(struct slice *bytes, enum spop_status want)
     assert_int_equal(status, want);
 }
 
-/* DISCONNECT and nothing else, then the end. */
+/* Expects a DISCONNECT and no other frame, then the end. */
 static void assert_told_and_closed(int fd, enum spop_status want)
 {
     bool ended;
@@ -328,7 +328,7 @@ static void all_frames_of_one_read_are_answered_by_one_write(void **state)
     close(fd);
 }
 
-/* One that says much has its answers a turn later each, and holds up nobody. */
+/* A client with many frames gets one answer per turn, and delays no other client. */
 static void connections_are_read_in_turns(void **state)
 {
     (void)state;
@@ -415,7 +415,7 @@ static void every_split_gives_the_same_answers(void **state)
     }
 }
 
-/* HAProxy 3.1.0 waits for its whole timeout for an ACK without an action. */
+/* HAProxy 3.1.0 takes an ACK without an action for a missing one, and waits for its whole timeout. */
 static void every_notify_is_acknowledged_with_an_action(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void every_notify_is_acknowledged_with_an_action(void **state)
     put_notify(&w, 1, NULL, spop_null());
     put_notify(&w, 2, "unheard-of", spop_null());
     put_notify(&w, 3, "bad-name", spop_null());
-    put_notify(&w, 4, "size", spop_int(300)); /* over the 256 that were agreed */
+    put_notify(&w, 4, "size", spop_int(300)); /* more than the agreed 256 bytes */
     put_notify(&w, 5, "size", spop_int(60000));
     put_notify(&w, 6, "echo", spop_text(SLICE_LITERAL("x")));
     say(fd, writer_slice(&w));
@@ -604,7 +604,7 @@ static void slow_peers_time_out_and_others_do_not_notice(void **state)
     int good = dial_and_greet(16380), silent = dial(), slow = dial_and_greet(16380);
     bool ended = false;
     say(slow, SLICE_LITERAL("\0\0\1"));
-    for (int i = 0; i < 40; i++) { /* a byte now and then does not buy time */
+    for (int i = 0; i < 40; i++) { /* a byte now and then does not extend the time */
         turns(4);
         send(slow, "", 1, MSG_NOSIGNAL);
         assert_echoes(good);
@@ -637,11 +637,11 @@ static void what_arrived_while_the_server_had_no_time_counts(void **state)
     put_hello(&w, 16380, false);
     put_notify(&w, 1, "echo", spop_text(SLICE_LITERAL("x")));
     say(fd, slice_of(out_memory, w.len - 1));
-    usleep(40000); /* over the time for a hello */
+    usleep(40000); /* longer than the time for a hello */
     struct slice bytes = hear(fd, 1, &ended);
     assert_int_equal(take(&bytes).type, SPOP_TYPE_AGENT_HELLO);
     say(fd, slice_of(out_memory + w.len - 1, 1));
-    usleep(40000); /* over the time for a frame */
+    usleep(40000); /* longer than the time for a frame */
     bytes = hear(fd, 1, &ended);
     assert_ack(&bytes, 1, "v", "x");
     close(fd);
@@ -660,7 +660,7 @@ static void an_idle_peer_is_sent_away_only_if_that_is_wanted(void **state)
     assert_disconnect(&bytes, SPOP_STATUS_NORMAL);
     close(fd);
     turns(100);
-    assert_int_equal(COUNTER(connections), 1); /* an open ticket is not idle */
+    assert_int_equal(COUNTER(connections), 1); /* a connection with an open ticket is not idle */
     assert_int_equal(COUNTER(errors_timeout), 0);
     close(asking);
 }
@@ -756,7 +756,7 @@ static void threads_share_a_listener_and_counters_are_read_meanwhile(void **stat
         threads[i].stop = (struct loop_task){.run = stop_thread, .context = &threads[i]};
         assert_int_equal(pthread_create(&threads[i].id, NULL, run_thread, &threads[i]), 0);
     }
-    for (size_t i = 0; i < 60; i++) { /* the server of this thread takes its part when it gets a turn */
+    for (size_t i = 0; i < 60; i++) { /* the server of this thread accepts its part once it gets a turn */
         fds[i] = dial_and_greet(16380);
         assert_echoes(fds[i]);
         accepted = acks = 0;
@@ -862,11 +862,11 @@ static void accepting_pauses_when_descriptors_run_out(void **state)
     uint64_t from = loop_clock();
     turns(50);
     assert_int_equal(COUNTER(connections), 1);
-    /* ten a second, not one a turn */
+    /* ten pauses a second, not one in each turn */
     assert_in_range(COUNTER(accept_pauses), 1, 2 + (loop_clock() - from) / 100000);
     assert_echoes(good);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-    int next = dial_and_greet(16380); /* behind the one that waited, if valgrind did not drop that */
+    int next = dial_and_greet(16380); /* accepted after the connection that waited, unless Valgrind dropped that one */
     close(next);
     close(good);
     close(fd);
@@ -877,7 +877,8 @@ static void out_of_memory_costs_a_connection_and_never_the_server(void **state)
     (void)state;
     begin();
     struct writer w;
-    int first = dial_and_greet(16380); /* the loop has what it needs for one: else nobody would be let in */
+    /* the loop gets the memory that it needs for one descriptor; without it, no connection would be accepted below */
+    int first = dial_and_greet(16380);
     close(first);
     turns(3);
     for (unsigned n = 1; n < 8; n++) {
@@ -885,7 +886,7 @@ static void out_of_memory_costs_a_connection_and_never_the_server(void **state)
         w = fresh();
         put_hello(&w, 16380, false);
         put_notify(&w, 1, "later", spop_null());
-        say(fd, slice_of(out_memory, w.len - 3)); /* an incomplete frame has to be held */
+        say(fd, slice_of(out_memory, w.len - 3)); /* an incomplete frame needs a buffer */
         alloc_fail_at(n);
         turns(3);
         send(fd, out_memory + w.len - 3, 3, MSG_NOSIGNAL);
@@ -904,7 +905,7 @@ static void out_of_memory_costs_a_connection_and_never_the_server(void **state)
     int fd = dial_and_greet(16380);
     assert_echoes(fd);
     close(fd);
-    for (unsigned n = 1; n <= 3; n++) { /* itself, its slots, its answers */
+    for (unsigned n = 1; n <= 3; n++) { /* the server, its slots, its buffer for answers */
         alloc_fail_at(n);
         assert_null(new_server());
     }
@@ -929,11 +930,11 @@ static void tickets_are_answered_in_any_order_with_one_write_a_turn(void **state
     bool ended;
     for (uint64_t i = 0; i < 4; i++)
         notify(fd, i, "later", spop_null());
-    assert_echoes(fd); /* others are not held up */
+    assert_echoes(fd); /* other connections are not delayed */
     assert_int_equal(COUNTER(waiting), 4);
     uint64_t writes = COUNTER(writes);
     answer(&handled.tickets[2], "two");
-    answer(&handled.tickets[0], NULL); /* no action: the fallback */
+    answer(&handled.tickets[0], NULL); /* without an action, the fallback is sent */
     answer(&handled.tickets[3], "three");
     answer(&handled.tickets[1], "one");
     struct slice bytes = hear(fd, 4, &ended);
@@ -1039,7 +1040,7 @@ static void draining_answers_what_came_and_says_goodbye(void **state)
     close(sent);
     turns(5);
     assert_false(drained);
-    assert_echoes(asking); /* who has an open ticket is still served */
+    assert_echoes(asking); /* a connection with an open ticket is still served */
     answer(&handled.tickets[0], "last");
     bytes = hear(asking, 3, &ended);
     assert_true(ended);
@@ -1145,7 +1146,7 @@ int main(void)
         TEST(options_that_cannot_work_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    turn = 1; /* a frame in each turn */
+    turn = 1; /* each turn handles one frame */
     failed += cmocka_run_group_tests_name("turns", tests, NULL, NULL);
     rmdir(folder);
     return failed;

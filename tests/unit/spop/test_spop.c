@@ -26,7 +26,7 @@ static const struct {
     const char *bytes;
     size_t len;
 } varints[] = {
-    /* worked out by hand from SPOE.txt section 3.1 */
+    /* computed by hand from SPOE.txt section 3.1 */
     {0, "\x00", 1},
     {239, "\xef", 1},
     {240, "\xf0\x00", 2},
@@ -246,7 +246,7 @@ static void a_frame_that_does_not_fit_leaves_no_trace(void **state)
     assert_true(slice_is(writer_slice(&w), "before"));
     begin = spop_frame_begin(&w, SPOP_TYPE_ACK, 1, 1);
     writer_text(&w, "12345");
-    assert_false(spop_frame_end(&w, begin, 11)); /* 12 bytes, the peer takes 11 */
+    assert_false(spop_frame_end(&w, begin, 11)); /* the frame has 12 bytes, and the peer accepts 11 */
     begin = spop_frame_begin(&w, SPOP_TYPE_ACK, 1, 1);
     writer_text(&w, "12345");
     assert_true(spop_frame_end(&w, begin, 12));
@@ -436,7 +436,7 @@ static void hellos_of_every_haproxy_are_understood(void **state)
                              {"capabilities", TEXT("pipelining")}, {"engine-id", TEXT("e1")},
                              {"something-new", spop_bool(true)}),
                         &offer),
-        SPOP_STATUS_NORMAL); /* 3.1 and later, a larger buffer, a name we do not know */
+        SPOP_STATUS_NORMAL); /* HAProxy 3.1 and later: a larger buffer, and an unknown name */
     assert_int_equal(offer.frame_size, SPOP_FRAME_MAX);
     assert_int_equal(
         spop_offer_read(LIST({"supported-versions", TEXT("2.0")}, {"max-frame-size", SIZE(16380)},
@@ -518,7 +518,7 @@ static void disconnects_come_back(void **state)
     assert_false(spop_disconnect_read(slice_of(NULL, 0), &status, &message));
 }
 
-/* Whatever room there is: as the name that is not known beforehand. */
+/* Whatever room there is, spop_set_known writes the bytes that spop_set_var writes. */
 static void a_known_name_is_written_like_any_other(void **state)
 {
     static const struct spop_variable variables[] = {

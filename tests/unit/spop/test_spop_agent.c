@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's header over a Unix socket: the agent runs on a thread of its own, the test is HAProxy. */
+/* The library runs over a Unix socket: the agent on a thread of its own, and the test plays HAProxy. */
 #include "tests/unit/support.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ static void ask(int fd, const char *message, const struct arg *args, size_t coun
     say(fd, &w);
 }
 
-/* The actions of the ACK of ask(). */
+/* Returns the actions of the ACK to ask(). */
 static struct reader answer_of(int fd)
 {
     struct spop_frame frame = hear(fd);
@@ -110,7 +110,7 @@ static void assert_text(int fd, const char *name, const char *text)
 }
 
 /* ---- the agent ---- */
-/* cmocka's assertions are for the test's own thread; what the agent's finds wrong is told by teardown. */
+/* cmocka's assertions work on the test's own thread only, so the agent's thread records failures, and teardown reports them. */
 static int wrong;
 
 static void expect(bool right)
@@ -226,7 +226,7 @@ static void messages_of_one_frame_share_an_answer(void **state)
     close(fd);
 }
 
-/* Sets a variable of each argument, with the argument's own value. */
+/* Sets a variable for each argument, with the argument's value. */
 static void echo(void *context, struct spop_agent_message *message, struct spop_agent_answer *answer)
 {
     (void)context;
@@ -285,7 +285,7 @@ static void values_of_every_kind_go_both_ways(void **state)
 
 static uint8_t filler[SPOP_FRAME_MAX];
 
-/* The first argument's number chooses what is wrong. */
+/* The number in the first argument selects the mistake. */
 static void set_wrong(void *context, struct spop_agent_message *message, struct spop_agent_answer *answer)
 {
     (void)context;
@@ -434,7 +434,7 @@ static void what_is_posted_after_the_end_runs_when_the_agent_is_freed(void **sta
     await(&later.tickets, 1);
     spop_agent_stop(agent);
     assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 50),
-                     0); /* five seconds, if nothing else is set */
+                     0); /* five seconds by default */
     assert_true(spop_agent_post(agent, answer_now, "in time"));
     assert_text(fd, "late", "in time");
     join();
@@ -447,7 +447,7 @@ static void what_is_posted_after_the_end_runs_when_the_agent_is_freed(void **sta
     close(fd);
 }
 
-/* ---- its life ---- */
+/* ---- life cycle ---- */
 static void on_signal(int signal)
 {
     (void)signal;
@@ -550,7 +550,7 @@ static void a_limit_is_kept(void **state)
     assert_true(spop_agent_limit(agent, SPOP_AGENT_HELLO_SECONDS, 0.05));
     start();
     int fd = dial();
-    struct spop_frame frame = hear(fd); /* for having said nothing */
+    struct spop_frame frame = hear(fd); /* the client has sent no HELLO */
     uint64_t status;
     struct slice message;
     assert_true(spop_disconnect_read(frame.payload, &status, &message));
@@ -579,7 +579,7 @@ static void agents_share_a_listener(void **state)
     spop_agent_stop(agent);
     close(fd);
     join();
-    assert_int_equal(access(path, F_OK), 0); /* not the agent's to remove */
+    assert_int_equal(access(path, F_OK), 0); /* the agent must not remove this file */
     unlink(path);
     close(listener);
 }

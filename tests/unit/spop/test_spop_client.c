@@ -108,7 +108,7 @@ static void every_split_of_the_answers_gives_the_same_events(void **state)
     struct writer w = agent_room();
     spop_agreement_write(&w, &(struct spop_agreement){.frame_size = 16380, .pipelining = true});
     put_ack(&w, 1, 1, "second");
-    size_t begin = spop_frame_begin(&w, 200, 9, 9); /* a type we do not know: skipped */
+    size_t begin = spop_frame_begin(&w, 200, 9, 9); /* an unknown type is skipped */
     assert_true(spop_frame_end(&w, begin, 100));
     put_ack(&w, 0, 1, "first");
     spop_disconnect_write(&w, SPOP_TYPE_AGENT_DISCONNECT, SPOP_STATUS_TIMEOUT);
@@ -160,7 +160,7 @@ static void a_forgotten_question_keeps_its_place_until_it_is_answered(void **sta
     assert_int_equal(feed(client, writer_slice(&in), &event, &said), SPOP_CLIENT_MORE);
     assert_true(ask(client, &context, &next));
     assert_true(next != id);
-    spop_client_forget(client, id); /* of a question that is over: nothing happens */
+    spop_client_forget(client, id); /* the id of an answered question has no effect */
     void *lost;
     assert_true(spop_client_lost(client, &lost));
     assert_ptr_equal(lost, &context);
@@ -230,7 +230,7 @@ static void refused(struct spop_client *client, struct slice in, enum spop_statu
     spop_client_free(client);
 }
 
-/* An ACK with the id of a question plus `ids`, its last `cut` bytes missing. */
+/* Writes an ACK with the id of a question plus `ids`, without its last `cut` bytes. */
 static void refused_ack(uint64_t ids, uint64_t frame_id, uint8_t cut, enum spop_status want)
 {
     struct spop_client *client = open_client(2, 16380, true);

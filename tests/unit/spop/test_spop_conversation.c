@@ -88,7 +88,7 @@ static void every_split_of_a_conversation_gives_the_same_events(void **state)
     struct writer w = writer_of(sent, sizeof sent);
     writer_put(&w, hello_of(16380, false));
     put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 0, 20);
-    put_frame(&w, 77, SPOP_FIN, 5, 3); /* a type of another protocol version: skipped */
+    put_frame(&w, 77, SPOP_FIN, 5, 3); /* a type of another protocol version is skipped */
     put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, UINT64_MAX, 0);
     spop_disconnect_write(&w, SPOP_TYPE_HAPROXY_DISCONNECT, SPOP_STATUS_TIMEOUT);
     for (size_t cut = 0; cut <= w.len; cut++) {
@@ -105,7 +105,7 @@ static void every_split_of_a_conversation_gives_the_same_events(void **state)
                 streams += step == SPOP_CONVERSATION_NOTIFY ? event.frame.stream_id + 2 : 0;
                 steps[count++] = step;
             }
-            in = slice_from(parts[1], cut - in.len); /* what was not taken, and the rest */
+            in = slice_from(parts[1], cut - in.len); /* the bytes that were not taken, and the rest */
         }
         assert_int_equal(count, 4);
         assert_int_equal(steps[0], SPOP_CONVERSATION_HELLO);
@@ -198,7 +198,7 @@ static void lengths_over_and_under_are_refused(void **state)
         }
 }
 
-/* HAProxy 3.1.0 sends frames up to its own size, whatever was agreed. */
+/* HAProxy 3.1.0 sends frames up to its own max-frame-size, whatever was agreed. */
 static void frames_of_haproxys_size_are_taken_even_if_less_was_agreed(void **state)
 {
     (void)state;
