@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * backoff: how long to pause before the next attempt: twice as long after each one that failed, from `least` to `most`.
- * A share of each pause is left to chance, so that those who were lost together do not come back together. Times are
- * microseconds.
+ * backoff: the pauses between attempts. Each failed attempt doubles the pause, from `least` to `most`. A share of each pause is
+ * random, so that clients which lost their server together do not come back together. Times are in microseconds.
  */
 #ifndef CELLGATE_NET_BACKOFF_H
 #define CELLGATE_NET_BACKOFF_H
@@ -10,14 +9,14 @@
 #include <stdint.h>
 
 struct backoff {
-    uint64_t least, most; /* 0 < least <= most */
-    unsigned jitter;      /* percent of a pause that is left to chance, 0 to 100 */
-    uint64_t next;        /* private; 0: least */
+    uint64_t least, most; /* the first and the longest pause; 0 < least <= most */
+    unsigned jitter;      /* the random share of a pause, in percent: 0 to 100 */
+    uint64_t next;        /* private; the next pause before its random share, or 0 for `least` */
 };
 
-/* The pause before the next attempt: at most the whole step, at least what of it is not left to chance. */
+/* Returns the pause before the next attempt: a step, less a random part of at most `jitter` percent. */
 uint64_t backoff_next(struct backoff *b);
-/* An attempt has succeeded: the next pause is the least again. */
+/* Call after an attempt has succeeded: the next pause is `least` again. */
 void backoff_reset(struct backoff *b);
 
 #endif

@@ -13,23 +13,26 @@
 #include "spoa/base/os/file.h"
 
 #define SYSTEM_FILE "/etc/resolv.conf"
-#define LOOK_AGAIN  (5 * SECOND) /* between looks at that file */
-#define TRY_MS      500          /* until a question is sent again; doubles with each round of servers */
-#define TRIES       4
-#define TICK        (50 * MILLISECOND) /* between looks at what is overdue */
-#define PACE        (5 * MILLISECOND)  /* between bursts, so that a server's socket is not overrun */
-#define BURST       64
-#define FLIGHT_MOST 4096 /* c-ares tells questions apart by 16 random bits */
-#define ASKS_MOST   (1u << 20)
+#define LOOK_AGAIN  (5 * SECOND) /* time between two looks at that file */
+/* time until a question is sent again; doubles with each round of servers */
+#define TRY_MS 500
+#define TRIES  4                  /* rounds of servers */
+#define TICK   (50 * MILLISECOND) /* time between two checks for overdue questions */
+/* time between two bursts, so that a server's socket does not overflow */
+#define PACE       (5 * MILLISECOND)
+#define BURST      64         /* questions sent at once */
+#define FLIGHT_MAX 4096       /* questions in flight; c-ares tells them apart by 16 random bits */
+#define ASKS_MAX   (1u << 20) /* open questions */
 
+/* A socket of c-ares. */
 struct socket {
     struct socket *next;
     struct channel *channel;
     struct loop_io io;
 };
 
-/* One configuration of c-ares. A new one replaces it when it is stale: the system's has changed, or one of its sockets
- * cannot be watched. It lives until its last question has ended. */
+/* One configuration of c-ares. A channel becomes stale if the system's configuration has changed, or if one of its sockets cannot be
+ * watched. A new channel then replaces it, and the stale one is freed after its last question has ended. */
 struct channel {
     struct channel *next;
     struct dns *dns;
@@ -39,15 +42,16 @@ struct channel {
     bool stale;
 };
 
+/* A question. */
 struct ask {
-    struct ask *next, *before; /* in dns.open */
-    struct channel *channel;   /* NULL: not sent yet */
-    void (*answered)(void *owner,
-                     const struct dns_answer *answer); /* NULL: was answered, c-ares has yet to end */
+    struct ask *next, *before; /* in dns.open, in the order of `due` */
+    struct channel *channel;   /* NULL if not sent yet */
+    /* NULL after the answer: the question only waits for c-ares to end it */
+    void (*answered)(void *owner, const struct dns_answer *answer);
     void *owner;
     uint64_t due;
-    struct fair_place place; /* until c-ares has ended */
-    int family;
+    struct fair_place place; /* taken until c-ares has ended the question */
+    int family;              /* AF_INET, then perhaps AF_INET6 */
     char name[];
 };
 
@@ -55,12 +59,12 @@ struct dns {
     struct dns_options options;
     struct loop *loop;
     struct loop_timer timer;
-    struct channel *channels; /* the first is the one in use, the others only end */
-    struct ask *open, *last;
-    struct fair *fair; /* whose turn it is to be sent */
+    struct channel *channels; /* the first is in use; the others are stale */
+    struct ask *open, *last;  /* questions that are not answered */
+    struct fair *fair;        /* decides which question is sent next */
     unsigned in_flight;
-    uint64_t looked_at;
-    struct stat system_seen; /* SYSTEM_FILE, before it was read */
+    uint64_t looked_at;      /* time of the last look at SYSTEM_FILE */
+    struct stat system_seen; /* SYSTEM_FILE before c-ares read it */
 };
 
 /* ---- sockets of c-ares ---- */
@@ -68,7 +72,7 @@ struct dns {
 static void on_socket(void *owner, int events)
 {
     struct socket *s = owner;
-    int fd = loop_io_fd(&s->io); /* s may be gone after the first call */
+    int fd = loop_io_fd(&s->io); /* read first: c-ares may close and free the socket */
     ares_process_fd(s->channel->ares, events & LOOP_READ ? fd : ARES_SOCKET_BAD,
                     events & LOOP_WRITE ? fd : ARES_SOCKET_BAD);
 }
@@ -77,7 +81,7 @@ static void drop_socket(struct socket **link)
 {
     struct socket *s = *link;
     *link = s->next;
-    (void)loop_io_release(&s->io); /* c-ares closes it */
+    (void)loop_io_release(&s->io); /* c-ares closes the descriptor */
     free(s);
 }
 
@@ -94,7 +98,7 @@ static void on_socket_state(void *data, int fd, int readable, int writable)
     }
     if (!*link) {
         if (!(*link = calloc(1, sizeof **link))) {
-            c->stale = true; /* what is asked on it ends by its timeout */
+            c->stale = true; /* questions on a socket that is not watched end by their timeout */
             return;
         }
         (*link)->channel = c;
@@ -103,19 +107,21 @@ static void on_socket_state(void *data, int fd, int readable, int writable)
     loop_io_want(&(*link)->io, (readable ? LOOP_READ : 0) | (writable ? LOOP_WRITE : 0));
 }
 
-/* ---- what is taken from the network ---- */
+/* ---- answers from the network ---- */
 
-enum { DNS_HEAD = 12, FORGERIES = 16 /* dropped in one turn; the rest is read in the next */ };
+/* FORGERIES is the number of datagrams that are dropped in one turn; further ones are read in the next turn. */
+enum { DNS_HEAD = 12, FORGERIES = 16 };
 
-/* c-ares holds an answer's number and question against those that were asked, and our socket is connected, so that the
- * kernel holds its source against the server. It does not look at what RFC 1035 section 4.1.1 calls QR and OPCODE: a
- * question that somebody reflects would be taken for an answer that there is no such name. */
+/* Returns true if a datagram is a response. c-ares compares the id and the question with those that were sent, and the kernel checks the
+ * source, because the socket is connected. But c-ares ignores QR and OPCODE (RFC 1035 section 4.1.1): it would take its own question, if an
+ * attacker reflects it, for the answer that the name does not exist. */
 static bool is_response(const uint8_t *datagram, size_t len)
 {
     return len >= DNS_HEAD && (datagram[2] & 0xf8) == 0x80;
 }
 
-/* Of TCP, which c-ares asks without room for an address, the stream is the server's whatever it says. */
+/* Receives for c-ares and drops datagrams that are no responses. c-ares passes no `from` for TCP, whose bytes are a stream and need no such
+ * check. */
 static ares_ssize_t socket_receive(ares_socket_t fd, void *to, size_t size, int flags, struct sockaddr *from,
                                    ares_socklen_t *from_len, void *data)
 {
@@ -129,7 +135,7 @@ static ares_ssize_t socket_receive(ares_socket_t fd, void *to, size_t size, int 
     return -1;
 }
 
-/* c-ares leaves all of a socket's options to whoever opens it. */
+/* Opens a socket for c-ares, which expects it to be non-blocking. */
 static ares_socket_t socket_open(int family, int type, int protocol, void *data)
 {
     (void)data;
@@ -211,13 +217,13 @@ static struct channel *channel_new(struct dns *d, struct fail *why)
 
 static void channel_free(struct channel *c)
 {
-    ares_destroy(c->ares); /* ends what is in flight, which on_found then drops */
+    ares_destroy(c->ares); /* calls on_found for each question in flight */
     while (c->sockets)
         drop_socket(&c->sockets);
     free(c);
 }
 
-/* Not from within c-ares. */
+/* Frees stale channels without questions. Must not be called from a call-back of c-ares, which still uses its channel. */
 static void free_retired(struct dns *d)
 {
     for (struct channel **link = &d->channels->next, *c; (c = *link);) {
@@ -247,7 +253,7 @@ static void replace_stale(struct dns *d)
     if (system_changed(d))
         d->channels->stale = true;
     struct channel *fresh = d->channels->stale ? channel_new(d, &ignored) : NULL;
-    if (!fresh) /* out of memory: it is tried again */
+    if (!fresh) /* nothing is stale, or memory is short: the next turn tries again */
         return;
     fresh->next = d->channels;
     d->channels = fresh;
@@ -269,7 +275,7 @@ static void unlink_ask(struct dns *d, struct ask *a)
         a->next->before = a->before;
 }
 
-/* What c-ares still has in hand is freed by on_found. */
+/* Answers a question. on_found frees a question that c-ares still has. */
 static void answer(struct dns *d, struct ask *a, const struct dns_answer *answer)
 {
     void (*answered)(void *, const struct dns_answer *) = a->answered;
@@ -319,15 +325,6 @@ static void send_ask(struct ask *a, int family)
     ares_getaddrinfo(a->channel->ares, a->name, NULL, &hints, on_found, a);
 }
 
-/* IPv6 is asked for only where there is no IPv4: half the questions, and one that drops the other kind of
- * question, as some servers do, delays nobody. */
-static bool try_other_family(const struct ask *a, int status)
-{
-    bool exact = a->channel->dns->options.exact;
-    return a->answered && a->family == AF_INET &&
-           (status == ARES_ENODATA || (status == ARES_ENOTFOUND && !exact));
-}
-
 static void on_found(void *context, int status, int timeouts, struct ares_addrinfo *found)
 {
     struct ask *a = context;
@@ -335,7 +332,10 @@ static void on_found(void *context, int status, int timeouts, struct ares_addrin
     struct dns *d = c->dns;
     struct dns_answer reply = {.result = DNS_FAILED};
     (void)timeouts;
-    if (try_other_family(a, status)) {
+    /* IPv6 is asked for only if there is no IPv4 address: that halves the number of questions, and a server that drops questions for IPv6,
+     * as some do, causes no delay */
+    if (a->answered && a->family == AF_INET &&
+        (status == ARES_ENODATA || (status == ARES_ENOTFOUND && !d->options.exact))) {
         send_ask(a, AF_INET6);
         return;
     }
@@ -354,6 +354,7 @@ static void on_found(void *context, int status, int timeouts, struct ares_addrin
         free(a);
 }
 
+/* Sends a burst of questions, in the turns of their askers. */
 static void send_some(struct dns *d)
 {
     struct fair_place *place;
@@ -384,11 +385,11 @@ static void on_timer(void *owner)
         loop_timer_set(&d->timer, unsent ? PACE : TICK);
 }
 
-/* ---- its life ---- */
+/* ---- life cycle ---- */
 
 struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct fail *why)
 {
-    const struct fair_limits limits = {.places = ASKS_MOST, .served = FLIGHT_MOST};
+    const struct fair_limits limits = {.places = ASKS_MAX, .served = FLIGHT_MAX};
     struct dns *d = calloc(1, sizeof *d);
     if (!d) {
         fail(why, "out of memory");
@@ -396,7 +397,7 @@ struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct
     }
     d->options = *options;
     d->loop = loop;
-    fail(why, "out of memory"); /* unless the channel says something else */
+    fail(why, "out of memory"); /* channel_new may replace this */
     if (!(d->fair = fair_new(&limits)) || !(d->channels = channel_new(d, why))) {
         free(d->fair);
         free(d);

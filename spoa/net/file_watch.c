@@ -9,32 +9,28 @@
 
 struct watched {
     char *path;
-    struct stat seen; /* zeroed: it was not there */
+    struct stat seen; /* the last look at the file; zeroed if there was no file */
 };
 
 struct file_watch {
     struct loop_timer look;
     bool (*changed)(void *context);
     void *context;
-    bool again;
+    bool again; /* the last call of `changed` returned false */
     struct watched *files;
     size_t count;
 };
-
-/* Whether it looks different than the last time; remembers what it looks like. */
-static bool differs(struct watched *file)
-{
-    struct stat before = file->seen;
-    file_look(file->path, &file->seen);
-    return !file_looks_same(&before, &file->seen);
-}
 
 static void on_look(void *owner)
 {
     struct file_watch *w = owner;
     bool changed = w->again;
-    for (size_t i = 0; i < w->count; i++)
-        changed = differs(&w->files[i]) || changed;
+    for (size_t i = 0; i < w->count; i++) {
+        struct watched *file = &w->files[i];
+        struct stat before = file->seen;
+        file_look(file->path, &file->seen);
+        changed = changed || !file_looks_same(&before, &file->seen);
+    }
     loop_timer_set(&w->look, LOOK_EVERY);
     w->again = changed && !w->changed(w->context);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_watch: tells when one of a few files (keys) was replaced or rewritten. Looks at them twice a second:
- * that works on every file system, through symbolic links that kubectl turns, and takes none of the few
- * inotify instances of a user. On the loop's thread.
+ * file_watch: notices that one of a few files, such as keys, was replaced or rewritten. The files are looked up (stat) twice a second:
+ * that works on every file system and through the symbolic links that kubelet turns, and needs none of a user's few inotify instances.
+ * For the loop's thread.
  */
 #ifndef CELLGATE_NET_FILE_WATCH_H
 #define CELLGATE_NET_FILE_WATCH_H
@@ -13,12 +13,14 @@
 
 struct file_watch;
 
-/* `changed` is called once for changes that are seen together, and again with each look while it returns false. NULL
- * when out of memory. */
-struct file_watch *file_watch_new(struct loop *loop, bool (*changed)(void *context), void *context);
-/* Watches the file too, from what it looked like before it was read (zeroed: it was not there), so that no change
- * is missed in between. One that is watched already stays so. False when out of memory. */
-bool file_watch_add(struct file_watch *watch, const char *path, const struct stat *seen);
-void file_watch_free(struct file_watch *watch); /* NULL is fine */
+/* Starts a watch without files. `changed` is called once for all changes that are seen together. If it returns false, it is called again
+ * half a second later. Returns NULL if memory is short. */
+struct file_watch *file_watch_new(struct loop *loop, bool (*changed)(void *context), void *context)
+    MUST_CHECK;
+/* Watches a file. `seen` is the result of file_look before the file was read (zeroed if it did not exist), so that no change between
+ * the two is missed. A file that is watched already keeps its state. Returns false if memory is short. */
+bool file_watch_add(struct file_watch *watch, const char *path, const struct stat *seen) MUST_CHECK;
+/* Ends the watch. NULL is fine. */
+void file_watch_free(struct file_watch *watch);
 
 #endif

@@ -7,19 +7,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/base/bytes/min_max.h"
 #include "spoa/net/net.h"
 
 #define ACCEPTS_A_TURN 16
-#define READ_SIZE      16384
-#define INPUT_MAX      ((size_t)64 * 1024)
-#define OUTPUT_FULL    ((size_t)128 * 1024)
-#define DEAD_BOUND     60000u /* milliseconds in which a peer's machine has to acknowledge what it is sent */
+#define READ_SIZE      16384                /* bytes */
+#define INPUT_MAX      ((size_t)64 * 1024)  /* bytes of unconsumed input */
+#define OUTPUT_FULL    ((size_t)128 * 1024) /* bytes of unsent output from which on http_is_full is true */
+/* longest time for a peer's machine to acknowledge data, in milliseconds */
+#define DEAD_BOUND 60000u
 
 enum state {
-    HEAD,   /* the next request is awaited */
-    BODY,   /* its body is being read */
-    ANSWER, /* it is complete, the answer is not */
-    RAW,    /* upgraded */
+    HEAD,   /* waiting for the next request */
+    BODY,   /* reading the request's body */
+    ANSWER, /* the request is complete, and the answer is not */
+    RAW,    /* after http_upgraded */
 };
 
 struct http_conn {
@@ -27,16 +29,20 @@ struct http_conn {
     struct http_server *server;
     struct http_conn *next, **link;
     enum state state;
-    bool paused, delivering, again;
+    bool paused;
+    bool delivering, again; /* deliver is running; it must look at the input again */
     struct http_reader reader;
-    uint8_t *head_bytes;
+    uint8_t *head_bytes; /* a copy of the current request's head */
     struct http_head head;
-    uint64_t left; /* of a body with a length */
+    uint64_t left; /* bytes left of a request body with a length */
     struct http_chunked chunked;
     struct http_exchange *exchange;
-    /* of the answer: */
-    bool begun, answered, chunks, last; /* `last`: no other follows */
-    uint64_t unsent;                    /* of a body with a length */
+
+    /* the answer */
+    bool begun, answered; /* http_begin, http_end */
+    bool chunks;          /* the body is sent in chunks */
+    bool last;            /* the connection ends after this answer */
+    uint64_t unsent;      /* bytes left of an answer with a length */
 };
 
 /* ---- the connection ---- */
@@ -67,8 +73,8 @@ void http_finish(struct http_conn *h)
 
 static size_t input(struct http_conn *h, struct slice bytes);
 
-/* Gives what is held until nobody wants more. Within a callback of the user's there is nothing to do but to remember that
- * it changed its mind. */
+/* Passes on the held input until the exchange consumes no more of it. A call from within a call-back of the exchange only sets `again`, for
+ * the loop that is running further up the stack. */
 static void deliver(struct http_conn *h)
 {
     h->again = true;
@@ -124,8 +130,7 @@ static void refuse(struct http_conn *h, unsigned status)
     http_finish(h);
 }
 
-/* The head is needed for as long as its request is being served, the input is not: a copy of the head is
- * kept. */
+/* Copies the head, which is needed as long as its request is served; the input is not. Returns false if memory is short. */
 static bool keep_head(struct http_conn *h, struct slice bytes)
 {
     struct http_reader reader = http_reader_of(HTTP_REQUEST, h->server->options->head_max);
@@ -206,23 +211,21 @@ static size_t read_chunked(struct http_conn *h, struct slice bytes)
     return taken;
 }
 
-static size_t read_sized(struct http_conn *h, struct slice bytes)
-{
-    struct slice piece = slice_sub(bytes, 0, h->left < bytes.len ? (size_t)h->left : bytes.len);
-    h->left -= piece.len;
-    give_body(h, piece);
-    if (h->left == 0)
-        end_body(h);
-    return piece.len;
-}
-
+/* Handles some input. Returns the number of bytes consumed. */
 static size_t take(struct http_conn *h, struct slice bytes)
 {
     switch (h->state) {
     case HEAD:
         return read_head(h, bytes);
     case BODY:
-        return h->head.chunked ? read_chunked(h, bytes) : read_sized(h, bytes);
+        if (h->head.chunked)
+            return read_chunked(h, bytes);
+        struct slice piece = slice_sub(bytes, 0, (size_t)min_u64(h->left, bytes.len));
+        h->left -= piece.len;
+        give_body(h, piece);
+        if (h->left == 0)
+            end_body(h);
+        return piece.len;
     case RAW:
         return h->exchange->raw(h->exchange, bytes);
     case ANSWER:
@@ -231,7 +234,7 @@ static size_t take(struct http_conn *h, struct slice bytes)
     return 0;
 }
 
-/* A request without a body is complete with its head, and no input will tell. */
+/* Like take, and ends a request that has no body: no further input would do that. */
 static size_t input(struct http_conn *h, struct slice bytes)
 {
     size_t taken = take(h, bytes);
@@ -246,6 +249,7 @@ static void on_input(void *owner)
     deliver(owner);
 }
 
+/* Asks the exchange for more output, if its answer is not complete. */
 static void on_sent(void *owner)
 {
     struct http_conn *h = owner;
@@ -301,8 +305,8 @@ void http_server_leave(struct http_server *server)
         server->options->gone(server);
 }
 
-/* Those that were answered first, which only wait for the peer to close. The oldest stands last. Those that are closed already
- * count until the end of the turn, which accepts few more. */
+/* Evicts a connection: one that is finishing and only waits for the peer to close, else the oldest, which is last in the list. Closed
+ * connections still count until the end of the turn, in which only a few more are accepted. */
 static void end_oldest(struct http_server *server)
 {
     struct http_conn *oldest = NULL, *answered = NULL;
@@ -480,10 +484,10 @@ void http_end(struct http_exchange *x)
     if (h->chunks && !is_to_head(x))
         http_send(h, SLICE_LITERAL("0\r\n\r\n"));
     if (h->unsent && h->unsent != HTTP_UNKNOWN_LENGTH)
-        return stream_close(&h->stream); /* less than was promised */
+        return stream_close(&h->stream); /* the body was shorter than its Content-Length */
     h->answered = true;
     if (h->state != ANSWER && h->last)
-        http_finish(h); /* the rest of a refused body is not waited for */
+        http_finish(h); /* without waiting for the rest of a refused request's body */
     else
         finish_answer(h);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * http_server: HTTP/1.1 on a listener. Each connection is a sequence of requests, each served by an exchange. Requests are
- * read one after another; the next is not looked at before the answer to the last is complete.
+ * http_server: an HTTP/1.1 server on a listener. Each connection carries a sequence of requests, and an exchange serves each of them.
+ * The next request is not parsed before the last one is answered.
  *
- * Nothing is read while the connection is paused or its exchange has not consumed what came before. Output that the peer
- * does not take waits in memory: an exchange adds none while http_is_full says so, and `room` is called when it may. One
- * that does not ask loses the connection at output_max. Times are microseconds. For the loop's own thread.
+ * Nothing is read while the connection is paused or its exchange has unconsumed input. Output that the peer does not take waits in memory:
+ * an exchange adds none while http_is_full is true, and `room` is called when it may continue. An exchange that does not check loses its
+ * connection at output_max. Times are in microseconds. For the loop's own thread.
  */
 #ifndef CELLGATE_NET_HTTP_SERVER_H
 #define CELLGATE_NET_HTTP_SERVER_H
@@ -19,98 +19,106 @@ struct http_conn;
 struct http_exchange;
 struct http_server;
 
-struct http_server_options { /* borrowed while the server is there */
-    const char *name;        /* in answers of http_begin */
-    size_t head_max, output_max;
-    unsigned connections; /* more wait in the backlog */
-    bool crowd_out;       /* instead each one more ends the oldest, whoever holds that and whatever it does */
-    uint64_t head_time;   /* from a head's first byte to its last; 0: idle_time is for both */
-    uint64_t idle_time;   /* between two requests, or two pieces of a body */
+/* Borrowed for the life of the server. */
+struct http_server_options {
+    const char *name;            /* value of the Server header */
+    size_t head_max, output_max; /* bytes of a request's head, bytes of unsent output */
+    unsigned connections;        /* largest number of connections; further ones wait in the backlog */
+    /* instead of that, each further connection evicts the oldest one, whatever it does */
+    bool crowd_out;
+    /* longest time from a head's first byte to its last; 0 means that idle_time bounds both */
+    uint64_t head_time;
+    uint64_t idle_time; /* longest time between two requests, or two pieces of a body */
     struct stream_linger linger;
-    /* What serves the request; NULL: out of memory. */
+    /* Returns the exchange that serves the request, or NULL if memory is short. */
     struct http_exchange *(*route)(struct http_server *server, struct http_conn *conn);
-    /* Writes the answer to what is no request: 400, 431, or 408 when it is late; or nothing. */
+    /* Writes the answer to a malformed request (400), a head that is too large (431) or late (408); may write nothing. */
     void (*refuse)(struct http_server *server, unsigned status, struct buffer *answer);
-    void (*gone)(struct http_server *server); /* a connection is; may be NULL */
+    void (*gone)(struct http_server *server); /* called after a connection is gone; may be NULL */
 };
 
-struct http_server { /* a member of its owner */
+/* A member of its owner. */
+struct http_server {
     const struct http_server_options *options;
     struct loop *loop;
     struct listener listener;
     struct http_conn *conns; /* private */
-    unsigned count;          /* of connections, and of what else has taken a place */
-    bool draining;           /* each request is its connection's last */
+    unsigned count;          /* connections, and places taken with http_server_enter */
+    bool draining;           /* each connection ends after its current request */
 };
 
-/* Takes the listener over. */
+/* Opens a server on a listening descriptor, which it owns until http_server_close. */
 void http_server_open(struct http_server *server, struct loop *loop, int listener,
                       const struct http_server_options *options);
-/* Idle connections end, `leave` is called for exchanges, every other request is its connection's last. */
+/* Drains: ends idle connections, calls `leave` of open-ended exchanges, and ends every other connection after its current request. */
 void http_server_drain(struct http_server *server);
-/* Ends connections that broke while they were paused: to be called now and then. */
+/* Closes connections that broke while they were paused. The owner calls this now and then. */
 void http_server_check(struct http_server *server);
-/* Closes all connections, which go at the end of the turn: the server lives until then. The listener is the caller's. */
+/* Closes all connections, which are freed at the end of the turn: the server must live until then. Returns the listening descriptor,
+ * which is the caller's again. */
 int http_server_close(struct http_server *server);
-/* Takes a place of a connection for something else, and gives it back, for which `gone` is called, too. */
+/* Take and give back a place of a connection for another purpose. Giving it back calls `gone`, too. */
 void http_server_enter(struct http_server *server);
 void http_server_leave(struct http_server *server);
 
-/* What serves one request: the first member of a structure from malloc. Callbacks may be NULL. */
+/* The object that serves one request: the first member of a structure from http_exchange_new. Each call-back may be NULL. */
 struct http_exchange {
-    void (*begin)(
-        struct http_exchange *x); /* the head is there; may answer at once and finish the connection */
-    void (*body)(struct http_exchange *x, struct slice piece);
-    void (*end)(struct http_exchange *x);                       /* the request is complete */
-    void (*room)(struct http_exchange *x);                      /* the client takes output again */
-    size_t (*raw)(struct http_exchange *x, struct slice bytes); /* after http_upgraded: how many it took */
-    void (*leave)(struct http_exchange *x); /* the server drains: end what is open-ended */
-    /* What the exchange holds, but not itself, is to be given back: its answer is complete, or its client has
-     * left. */
+    /* The head has come. May answer at once, and may finish the connection. */
+    void (*begin)(struct http_exchange *x);
+    void (*body)(struct http_exchange *x, struct slice piece); /* a piece of the request's body */
+    void (*end)(struct http_exchange *x);                      /* the request is complete */
+    void (*room)(struct http_exchange *x);                     /* the client takes output again */
+    /* Input after http_upgraded. Returns the number of bytes consumed. */
+    size_t (*raw)(struct http_exchange *x, struct slice bytes);
+    void (*leave)(struct http_exchange *x); /* the server drains: end the answer soon if it is open-ended */
+    /* The answer is complete or the client is gone. Frees what the exchange holds, but not the exchange. */
     void (*close)(struct http_exchange *x);
 
-    struct loop_task bury; /* it may be in the hands of its own callbacks: freed at the end of the turn */
+    /* frees the exchange at the end of the turn, because one of its call-backs may be running */
+    struct loop_task bury;
     struct http_conn *conn;
     const struct http_head *head; /* valid as long as the exchange */
-    struct slice path, query;     /* of the target; the query without '?', or absent */
+    struct slice path, query;     /* parts of the target; the query has no '?' and may be absent */
 };
 
-/* size: of the structure; it is zeroed but for the exchange in it. NULL when out of memory. */
-void *http_exchange_new(size_t size, struct http_conn *conn);
+/* Allocates a structure of `size` bytes that begins with an exchange; the rest of it is zeroed. Returns NULL if memory is short. */
+void *http_exchange_new(size_t size, struct http_conn *conn) MUST_CHECK;
 
 /* ---- connections ---- */
 struct http_server *http_conn_server(struct http_conn *conn);
-/* For its end (stream_close), its loop, or an answer of one's own. */
+/* Returns the connection's stream: to close it, to find its loop, or to send a self-made answer. */
 struct stream *http_stream(struct http_conn *conn);
-/* Bytes of one's own, behind what was sent. A connection that has no room for them is closed. */
+/* Sends bytes after those already sent. Closes the connection if output_max is exceeded. */
 void http_send(struct http_conn *conn, struct slice bytes);
-/* Sends what waits, then ends the connection so that the peer gets all of it; what still comes in is dropped. */
+/* Sends the waiting output, then closes the connection gracefully. Further input is dropped. */
 void http_finish(struct http_conn *conn);
-/* No input while paused; then what was not consumed is given again. */
+/* Stops or continues input. Input that was not consumed is passed again after a pause. */
 void http_pause(struct http_conn *conn, bool paused);
 bool http_is_paused(const struct http_conn *conn);
 
 /* ---- answers ---- */
 #define HTTP_UNKNOWN_LENGTH UINT64_MAX /* the body is sent in chunks */
 
-/* A whole answer; `fields` is lines that end with CRLF, or NULL. */
+/* Sends a whole answer. `fields` are header lines, each with its CRLF, or NULL. */
 void http_answer(struct http_exchange *x, unsigned status, const char *type, const char *fields,
                  struct slice body);
-/* {"error":"..."}; text needs no escapes. After a refusal the connection is closed. */
+/* Answers {"error":"TEXT"} and closes the connection. The text must need no escapes. */
 void http_refuse(struct http_exchange *x, unsigned status, const char *text);
-/* An answer in pieces: begin, any number of pieces, end. */
+/* Send an answer in pieces: http_begin, any number of http_piece, http_end. */
 void http_begin(struct http_exchange *x, unsigned status, const char *type, const char *fields,
                 uint64_t length);
 void http_piece(struct http_exchange *x, struct slice bytes);
 void http_end(struct http_exchange *x);
+/* Returns true while the exchange must not add output. */
 bool http_is_full(const struct http_exchange *x);
-/* The exchange has sent its own head and has the connection from now on: input goes to `raw`. */
+/* Hands the connection to the exchange, which has sent its own head: input goes to `raw` from now on. */
 void http_upgraded(struct http_exchange *x);
 
-/* The value of a query parameter, still percent-encoded; absent when there is none. */
+/* Returns the value of a query parameter, still percent-encoded, or an absent slice if there is no such parameter. */
 struct slice http_parameter(const struct http_exchange *x, const char *name);
-/* A number from a parameter; `otherwise` when there is none; false when it is not one up to max. */
+/* Reads a number from a query parameter; *value is `otherwise` if there is no such parameter. Returns false if the parameter is not a
+ * number up to max. */
 bool http_number(const struct http_exchange *x, const char *name, uint64_t otherwise, uint64_t max,
-                 uint64_t *value);
+                 uint64_t *value) MUST_CHECK;
 
 #endif

@@ -12,30 +12,23 @@ static bool is_accepting(const struct listener *l)
     return loop_io_is_open(&l->io) && !l->held && !loop_timer_active(&l->rest);
 }
 
-enum { YIELDS = 3 };
+enum { YIELDS = 3 }; /* times in a row that a listener leaves a connection to the others */
 
 static void want(struct listener *l)
 {
     loop_io_want(&l->io, is_accepting(l) ? LOOP_READ : 0);
 }
 
-/* ---- parts of a socket ---- */
+/* ---- turns of the listeners on one socket ---- */
 
-/* They may all be about to accept: then one takes what another was to have, and leaves the next one to it. */
+/* Returns true if other listeners should take the next connection. The counts may be out of date while several listeners accept: then one
+ * takes the connection of another, and leaves the next one to it. */
 static bool has_more_than_its_part(const struct listener *l)
 {
     if (!l->share)
         return false;
     size_t all = atomic_load_explicit(&l->share->connections, memory_order_relaxed);
     return l->own * atomic_load_explicit(&l->share->listeners, memory_order_relaxed) > all + all / 8;
-}
-
-static void count_connection(struct listener *l)
-{
-    if (!l->share)
-        return;
-    l->own++;
-    atomic_fetch_add_explicit(&l->share->connections, 1, memory_order_relaxed);
 }
 
 void listener_gone(struct listener *l)
@@ -55,12 +48,15 @@ static void yield_socket(struct listener *l)
 
 /* ---- accepting ---- */
 
-/* False: there is none. */
+/* Accepts one connection. Returns false if none waits. */
 static bool take_one(struct listener *l)
 {
     int fd = net_accept(loop_io_fd(&l->io));
     if (fd >= 0) {
-        count_connection(l);
+        if (l->share) {
+            l->own++;
+            atomic_fetch_add_explicit(&l->share->connections, 1, memory_order_relaxed);
+        }
         l->accepted(l->owner, fd);
     } else if (errno == EAGAIN) {
         return false;
@@ -70,20 +66,15 @@ static bool take_one(struct listener *l)
     return true;
 }
 
-/* Twice those of the turn before, if that had so many; a socket on which more wait stays readable. */
-static void count_tries(struct listener *l)
-{
-    uint64_t turn = loop_turns(l->io.share->loop);
-    unsigned more = turn == l->turn + 1 ? 2 * l->tries : 1;
-    l->tries = more == 0 ? 1 : more < l->batch ? more : l->batch;
-    l->turn = turn;
-}
-
 static void on_connection(void *owner, int events)
 {
     struct listener *l = owner;
+    uint64_t turn = loop_turns(l->io.share->loop);
     (void)events;
-    count_tries(l);
+    /* twice the tries of the turn before, if all of those found connections; the socket stays readable while more connections wait */
+    unsigned more = turn == l->turn + 1 ? 2 * l->tries : 1;
+    l->tries = more == 0 ? 1 : more < l->batch ? more : l->batch;
+    l->turn = turn;
     for (unsigned i = 0; i < l->tries && is_accepting(l); i++) {
         if (has_more_than_its_part(l)) {
             yield_socket(l);
@@ -103,7 +94,7 @@ static void on_rested(void *owner)
         return;
     }
     l->yields = 0;
-    if (yields) /* the others do not come */
+    if (yields) /* the others did not accept the connection in time */
         (void)take_one(l);
     want(l);
 }

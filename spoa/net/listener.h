@@ -1,59 +1,64 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * listener: accepts connections on a socket of net_listen, Unix or TCP. A member of the object that serves them.
+ * listener: accepts connections on a socket of net_listen, Unix or TCP. A member of the object that serves the connections. For the
+ * loop's own thread.
  *
- * It rests for a tenth of a second when the kernel has no descriptor or memory for another connection, because the
- * socket stays readable then. A try in vain costs as much as a connection, so a turn makes one, and more only when there
- * were connections in the turn before, too. The owner holds it while it has no place for another one. For the loop's own thread.
+ * If the kernel has no descriptor or memory for another connection, the socket stays readable, so the listener rests for a tenth of a
+ * second instead of spinning. A failed accept costs as much as a connection: a turn of the loop tries once, and more often only if the
+ * turn before found connections. The owner holds the listener while it has no room for another connection.
  *
- * Threads that share a socket, each with a listener of its own, take connections in turns: who has more than its part
- * leaves the next one to the others, and takes it only if they do not come in time. Of many it may have an eighth more.
+ * Threads can share a socket, each with a listener of its own, and take connections in turns. A listener that has more than its part
+ * leaves the next connection to the others, and takes it only if they do not come in time. Once there are many connections, an eighth
+ * more than its part is allowed.
  */
 #ifndef CELLGATE_NET_LISTENER_H
 #define CELLGATE_NET_LISTENER_H
 
 #include "spoa/net/loop.h"
 
-#define LISTENER_REST  (100 * MILLISECOND)
-#define LISTENER_YIELD (2 * MILLISECOND) /* for the others, three times: they may yield themselves */
+#define LISTENER_REST (100 * MILLISECOND)
+/* time for the others to accept; three times, because they may yield as well */
+#define LISTENER_YIELD (2 * MILLISECOND)
 
-/* Of listeners on one socket; zeroed before the first is opened, and there until the last connection is gone. */
+/* The counts of all listeners on one socket. Zeroed before the first listener opens; must live until the last connection is gone. */
 struct listener_share {
     _Atomic size_t listeners, connections;
 };
 
 struct listener {
     /* set by the owner before listener_open */
-    void (*accepted)(void *owner, int fd); /* takes fd over; may hold, rest or close the listener */
-    void (*rested)(void *owner);           /* it begins to rest; may be NULL */
+    void (*accepted)(void *owner, int fd); /* takes ownership of fd; may hold, rest or close the listener */
+    void (*rested)(void *owner);           /* called when the listener begins to rest; may be NULL */
     void *owner;
-    /* connections at most in one turn: others have a turn, and other threads share the socket */
+    /* largest number of connections in one turn: other work and other threads must get theirs */
     unsigned batch;
-    struct listener_share *share; /* NULL: it has the socket alone. Else listener_gone is called */
+    /* siblings on the same socket, or NULL; with siblings, call listener_gone */
+    struct listener_share *share;
 
     /* private */
-    size_t own; /* connections, with a share */
-    unsigned yields;
+    size_t own;      /* open connections that this listener accepted; counted with a share only */
+    unsigned yields; /* times that the next connection was left to the others */
     struct loop_io io;
     struct loop_timer rest;
     bool held;
-    unsigned tries; /* in this turn */
-    uint64_t turn;  /* when that was said */
+    unsigned tries; /* accepts allowed in this turn */
+    uint64_t turn;  /* the turn for which `tries` was computed */
 };
 
-/* The descriptor is the listener's until it is released. Zeroed is closed. */
+/* Opens a listener on a descriptor, which it owns until listener_release. A zeroed listener is closed. */
 void listener_open(struct listener *l, struct loop *loop, int fd);
-/* Accepts nothing while it is held. */
+/* Stops or continues accepting. */
 void listener_hold(struct listener *l, bool held);
-/* With a share, once for each that was accepted: it is closed, or soon will be. */
+/* Call once for each accepted connection when it is closed, or will soon be. Does nothing without a share. */
 void listener_gone(struct listener *l);
-/* Accepts nothing for LISTENER_REST: for an owner that ran out of descriptors itself. */
+/* Stops accepting for LISTENER_REST: for an owner that itself ran out of descriptors. */
 void listener_rest(struct listener *l);
 bool listener_is_open(const struct listener *l);
-int listener_fd(const struct listener *l); /* -1: closed */
-/* The descriptor for the caller, or -1. Closed is fine. */
+/* Returns the descriptor, or -1 if the listener is closed. */
+int listener_fd(const struct listener *l);
+/* Closes the listener and returns the descriptor, which is the caller's again, or -1 if the listener was closed. */
 int listener_release(struct listener *l);
-/* As listener_release, and closes the descriptor. */
+/* Closes the listener and the descriptor. */
 void listener_close(struct listener *l);
 
 #endif

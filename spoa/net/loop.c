@@ -8,33 +8,39 @@
 
 #include "spoa/net/loop_memory.h"
 
-#define WATCH_AGAIN (100 * MILLISECOND)
+#define WATCH_AGAIN (100 * MILLISECOND) /* time until the loop asks again for a watch that the kernel refused */
 
-enum { READY_MOST = 64 }; /* what the handling of so many touches fits into a core's second cache */
+/* descriptors announced at once: the memory for handling them fits into a core's second-level cache */
+enum { READY_MAX = 64 };
 
 struct queue {
-    pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
+    pthread_mutex_t *lock; /* the loop's, because a task is in at most one of the loop's queues */
     struct loop_task *first, *last;
 };
 
-/* Descriptors that libev has told of, and those that asked for another turn. Places are counted from 1. */
+/* The descriptors with events that are not handled yet: reported by libev, or asked for with loop_io_again. Places are counted from 1, so
+ * that 0 means none. */
 struct ready_list {
     struct ready {
-        struct loop_io *io; /* NULL: closed since, or it waits for something else now */
-        uint32_t next;      /* in line behind it, or among the free places; 0: none */
+        struct loop_io *io; /* NULL if the descriptor was closed, or waits for other events now */
+        uint32_t next;      /* the next place in the share's line, or the next free place; 0 if none */
         uint8_t events;
-        bool announced;
+        bool announced; /* the call-back of loop_set_soon was called */
     } * places;
-    uint32_t size, free, open;  /* open: descriptors, each of which is to have room */
-    uint32_t announced;         /* of those that wait */
-    struct loop_line shares;    /* and groups, in which any wait */
-    struct loop_share *serving; /* whose descriptor is being handled; NULL: it was closed meanwhile */
-    uint32_t waiting;           /* places in use */
+    uint32_t size; /* number of places */
+    uint32_t free; /* the first free place, or 0 */
+    /* open descriptors; there is a place for each of them unless memory was short */
+    uint32_t open;
+    uint32_t announced;      /* number of announced places */
+    struct loop_line shares; /* shares and groups in which descriptors wait */
+    /* the share whose descriptor is being handled; NULL if it was closed meanwhile */
+    struct loop_share *serving;
+    uint32_t waiting; /* places in use */
 };
 
 struct loop {
     struct ev_loop *ev;
-    struct loop_share own;
+    struct loop_share own; /* the share of descriptors that joined no other */
     struct ready_list ready;
     void (*soon)(const struct loop_io *io);
     struct ev_async wake;
@@ -42,7 +48,7 @@ struct loop {
     pthread_mutex_t lock;
     struct queue deferred, posted;
     uint64_t turns;
-    bool begins; /* a run: libev calls on_pending once before it waits */
+    bool begins; /* a run has begun: libev then calls on_pending once before it waits, which is no turn */
 };
 
 uint64_t loop_clock(void)
@@ -88,31 +94,20 @@ static struct loop_task *queue_last(struct queue *queue)
     return last;
 }
 
-/* Runs what is queued now: tasks that these queue wait for the next turn, which must not sleep then. */
+/* Runs the tasks that are queued now. Tasks that these queue wait for the next turn, which is made not to sleep. */
 static void queue_run(struct loop *loop, struct queue *queue)
 {
     const struct loop_task *last = queue_last(queue);
     for (bool more = last; more;) {
         struct loop_task *task = queue_take(queue);
-        more = task != last; /* it may be gone when it has run */
+        more = task != last; /* compared first: the task may free itself when it runs */
         task->run(task->context);
     }
     if (queue_last(queue))
         ev_async_send(loop->ev, &loop->wake);
 }
 
-static void end_turn(struct loop *loop)
-{
-    loop->turns += !loop->begins;
-    loop->begins = false;
-    if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
-        queue_run(loop, &loop->deferred);
-    if (loop->ready.shares
-            .first) /* the next turn does not sleep; while libev does not either, that takes no system call */
-        ev_async_send(loop->ev, &loop->wake);
-}
-
-/* Ends a wait; the kernel reports behind it what it could not watch (watch). */
+/* Does nothing: the timer only ends a wait, after which the kernel reports the descriptors that it could not watch (see watch). */
 static void on_watch_again(struct ev_loop *ev, struct ev_timer *watcher, int events)
 {
     (void)ev, (void)watcher, (void)events;
@@ -136,16 +131,16 @@ void loop_post(struct loop *loop, struct loop_task *task)
     ev_async_send(loop->ev, &loop->wake);
 }
 
-/* ---- what is ready ---- */
+/* ---- ready descriptors ---- */
 static struct ready *ready_at(struct ready_list *ready, uint32_t place)
 {
     return &ready->places[place - 1];
 }
 
-/* False: out of memory. */
+/* Doubles the number of places. Returns false if memory is short. */
 static bool more_places(struct ready_list *ready)
 {
-    uint32_t size = ready->size ? 2 * ready->size : 2 * READY_MOST;
+    uint32_t size = ready->size ? 2 * ready->size : 2 * READY_MAX;
     struct ready *places = realloc(ready->places, size * sizeof *places);
     if (!places)
         return false;
@@ -158,17 +153,8 @@ static bool more_places(struct ready_list *ready)
     return true;
 }
 
-static void give_place(struct ready_list *ready, uint32_t place)
-{
-    struct ready *r = ready_at(ready, place);
-    ready->announced -= r->announced;
-    ready->waiting--;
-    *r = (struct ready){.next = ready->free};
-    ready->free = place;
-}
-
-/* Its place is given back when it is first in line, so that none has to be looked for. What nobody waits for any more takes room
- * until then: each descriptor has some more. */
+/* Forgets a descriptor's events. Its place stays in the share's line and is freed when it comes first, so that nothing has to be searched.
+ * There are twice as many places as descriptors, so such places never run out. */
 static void forget_ready(struct loop_io *io)
 {
     if (io->waits)
@@ -196,7 +182,7 @@ static void take_off(struct loop_line *line, struct loop_share *share)
     share->link = NULL;
 }
 
-/* A group is in line while one of its shares is. */
+/* Adds a share to the line of its group or of the loop. A group is in the loop's line while one of its shares is in its own. */
 static void join_line(struct ready_list *ready, struct loop_share *share)
 {
     struct loop_share *group = share->of;
@@ -213,6 +199,7 @@ static void leave_line(struct ready_list *ready, struct loop_share *share)
         take_off(&ready->shares, group);
 }
 
+/* Tells the call-back of loop_set_soon, once, that a descriptor will be handled soon. */
 static void announce(struct loop *loop, struct ready *r)
 {
     if (!loop->soon || !r->io || r->announced)
@@ -222,6 +209,7 @@ static void announce(struct loop *loop, struct ready *r)
     loop->soon(r->io);
 }
 
+/* Puts a descriptor's events into the line of its share. */
 static void note_ready(struct loop *loop, struct loop_io *io, int events)
 {
     struct ready_list *ready = &loop->ready;
@@ -230,8 +218,8 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
         ready_at(ready, io->waits)->events |= (uint8_t)events;
         return;
     }
-    if (!ready->free &&
-        !more_places(ready)) /* there was no memory when it was opened, nor now: epoll tells of it again */
+    if (!ready->free && !more_places(ready))
+        /* memory was short when the descriptor was opened, and is still; epoll will report the event again */
         return;
     bool others = ready->shares.first;
     uint32_t place = ready->free;
@@ -247,11 +235,12 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
     share->last = place;
     if (!share->link)
         join_line(ready, share);
-    if (others && ready->announced < READY_MOST - 2)
+    if (others && ready->announced < READY_MAX - 2)
         announce(loop, r);
 }
 
-/* The first in line of this share, which leaves the line of shares with its last one; io NULL: it does not wait any more. */
+/* Takes the first place off the line of a share, and the share off its line with its last place. The result's io is NULL if the descriptor
+ * waits for nothing any more. */
 static struct ready take_ready(struct loop *loop, struct loop_share *share)
 {
     struct ready_list *ready = &loop->ready;
@@ -260,7 +249,10 @@ static struct ready take_ready(struct loop *loop, struct loop_share *share)
     if (r.io)
         r.io->waits = 0;
     share->first = r.next;
-    give_place(ready, place);
+    ready->announced -= r.announced;
+    ready->waiting--;
+    *ready_at(ready, place) = (struct ready){.next = ready->free};
+    ready->free = place;
     if (share->first) {
         announce(loop, ready_at(ready, share->first));
     } else {
@@ -293,6 +285,7 @@ void loop_share_close(struct loop_share *share)
     share->loop = NULL;
 }
 
+/* Moves a share to the end of its line, with the credit of another turn. */
 static void wait_for_turn(struct loop_line *line, struct loop_share *share)
 {
     share->credit += (int64_t)LOOP_QUANTUM;
@@ -300,7 +293,7 @@ static void wait_for_turn(struct loop_line *line, struct loop_share *share)
     put_last(line, share);
 }
 
-/* The share, or the one of this group, that has its turn. */
+/* Returns the member of a group that has its turn, or the share itself if it is no group. */
 static struct loop_share *next_within(struct loop_share *group)
 {
     struct loop_line *line = &group->within;
@@ -309,8 +302,9 @@ static struct loop_share *next_within(struct loop_share *group)
     return line->first ? line->first : group;
 }
 
-/* The share that has its turn. One that had more than a turn waits until the others have had as much. If all that wait did, and
- * `served` says that others were there a moment ago, the loop looks for these first: NULL. */
+/* Returns the share that has its turn. A share in debt waits until the others have had as much time. Returns NULL if none waits, or if all
+ * shares are in debt and `served` says that another one was served a moment ago: the loop then looks first whether that one has new
+ * events. */
 static struct loop_share *next_share(struct ready_list *ready, bool served)
 {
     const struct loop_share *debtor = NULL;
@@ -323,6 +317,7 @@ static struct loop_share *next_share(struct ready_list *ready, bool served)
     return share && share->credit > 0 ? next_within(share) : NULL;
 }
 
+/* Takes the time of an event off a share's credit. */
 static void charge(struct loop_share *share, uint64_t time)
 {
     share->credit -= (int64_t)(time < LOOP_DEBT ? time : LOOP_DEBT);
@@ -330,13 +325,15 @@ static void charge(struct loop_share *share, uint64_t time)
         share->credit = -(int64_t)LOOP_DEBT;
 }
 
-/* How long those that wait are served until the next look, which tells of each of them again. */
+/* Returns the time until the next look for events. A look reports all ready descriptors again, so its cost grows with their number, and
+ * must stay small beside the turn. */
 static uint64_t turn_length(const struct ready_list *ready)
 {
     uint64_t look = ready->waiting / LOOP_LOOKED_AT;
     return LOOP_TURN + (look < LOOP_DEBT / LOOP_LOOKS ? look * LOOP_LOOKS : LOOP_DEBT);
 }
 
+/* Handles ready descriptors until none waits or the turn is over. */
 static void handle_ready(struct loop *loop)
 {
     struct ready_list *ready = &loop->ready;
@@ -346,7 +343,8 @@ static void handle_ready(struct loop *loop)
         struct ready r = take_ready(loop, share);
         if (!r.io)
             continue;
-        if (!now && ready->shares.first) { /* one that is alone is not measured */
+        /* a share that is alone is not charged: that saves reading the clock */
+        if (!now && ready->shares.first) {
             now = loop_clock();
             end = now + turn_length(ready);
         }
@@ -366,21 +364,27 @@ static void handle_ready(struct loop *loop)
     ready->serving = NULL;
 }
 
-/* In place of libev's own, which calls it when a run begins and after each wait: descriptors are noted first, then handled, so that
- * shares can take turns, and memory can be on its way by then. */
+/* Replaces libev's function of that kind, which libev calls when a run begins and after each wait. Descriptors are noted first and handled
+ * then, so that shares can take turns and memory can be prefetched. */
 static void on_pending(struct ev_loop *ev)
 {
     struct loop *loop = ev_userdata(ev);
     ev_invoke_pending(ev);
     handle_ready(loop);
-    end_turn(loop);
+    loop->turns += !loop->begins;
+    loop->begins = false;
+    if (loop->deferred.first) /* only this thread fills the queue, so an empty one needs no lock */
+        queue_run(loop, &loop->deferred);
+    /* the next turn must not sleep; libev wakes itself without a system call while it is awake */
+    if (loop->ready.shares.first)
+        ev_async_send(loop->ev, &loop->wake);
 }
 
 /* ---- the loop ---- */
 struct loop *loop_new(struct fail *why)
 {
     struct loop *loop = loop_memory_set_aside() ? calloc(1, sizeof *loop) : NULL;
-    /* NOENV: LIBEV_FLAGS in the environment could choose another back-end silently */
+    /* without EVFLAG_NOENV, LIBEV_FLAGS in the environment could silently select another back-end */
     struct ev_loop *ev = loop ? ev_loop_new(EVFLAG_NOENV | EVBACKEND_EPOLL) : NULL;
     if (!ev || ev_backend(ev) != EVBACKEND_EPOLL) {
         if (ev)
@@ -449,19 +453,20 @@ void loop_stop(struct loop *loop)
     ev_break(loop->ev, EVBREAK_ALL);
 }
 
-/* libev's own time */
+/* Converts a time to libev's unit. */
 static double seconds(uint64_t microseconds)
 {
     return (double)microseconds / 1e6;
 }
 
 /* ---- descriptors ---- */
-/* The one place where a descriptor's watcher starts. libev tells the kernel when this turn is over, and what the kernel
- * refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR, behind the next wait, which this bounds. */
+/* Starts a descriptor's watcher; no other function does. libev passes the watch to the kernel at the end of the turn. A watch that the
+ * kernel refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR after the next wait, which the timer keeps short. */
 static void watch(struct loop_io *io, int events)
 {
     struct loop *loop = io->share->loop;
-    ev_io_set(&io->watcher, io->watcher.fd, events); /* else libev does not tell the kernel twice */
+    /* marks the watch as changed: otherwise libev would not repeat it */
+    ev_io_set(&io->watcher, io->watcher.fd, events);
     ev_io_start(loop->ev, &io->watcher);
     if (ev_is_active(&loop->watch_again))
         return;
@@ -472,7 +477,7 @@ static void watch(struct loop_io *io, int events)
 static void on_ready(struct ev_loop *ev, struct ev_io *watcher, int events)
 {
     (void)ev;
-    struct loop_io *io = (struct loop_io *)watcher; /* its first member */
+    struct loop_io *io = (struct loop_io *)watcher; /* the watcher is the first member */
     if (events & EV_ERROR)
         watch(io, io->watcher.events);
     else
@@ -543,7 +548,7 @@ void loop_io_close(struct loop_io *io)
         close(fd);
 }
 
-/* ---- times ---- */
+/* ---- timers ---- */
 static void on_due(struct ev_loop *ev, struct ev_timer *watcher, int events)
 {
     (void)ev, (void)events;
@@ -560,14 +565,14 @@ void loop_timer_open(struct loop_timer *timer, struct loop *loop, void (*due)(vo
     timer->owner = owner;
 }
 
-/* The one place where a timer's watcher starts. */
+/* Starts a timer's watcher; no other function does. */
 void loop_timer_set(struct loop_timer *timer, uint64_t microseconds)
 {
     if (!timer->loop)
         return;
     struct ev_loop *ev = timer->loop->ev;
     ev_timer_stop(ev, &timer->watcher);
-    /* libev counts from the time that it took when the turn began: of no use when there is no turn */
+    /* libev counts from the time at which the turn began; outside of a turn that time is old */
     if (ev_depth(ev) == 0)
         ev_now_update(ev);
     ev_timer_set(&timer->watcher, seconds(microseconds), 0.);

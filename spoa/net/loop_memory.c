@@ -8,17 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS   6     /* a loop has about as many arrays that grow with its descriptors and timers */
-#define ROUNDING 8192  /* libev's arrays end at pages */
-#define LEAST    16384 /* bytes of a block: what an array of libev's begins with, several times over */
+#define BLOCKS    6     /* about the number of a loop's arrays that grow with its descriptors and timers */
+#define ROUNDING  8192  /* libev rounds the size of an array up to pages */
+#define BLOCK_MIN 16384 /* bytes of a block; several times the first size of libev's arrays */
 
 static struct {
     pthread_mutex_t lock;
     void *blocks[BLOCKS];
-    size_t wanted; /* bytes of each: what an array grows to that has as much as was ever asked for at once */
-    atomic_bool lacks; /* a block is given out, or too small */
+    size_t wanted;     /* bytes of each block: the next size of the largest array so far */
+    atomic_bool lacks; /* a block is given out, or is too small */
 } reserve = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Replaces the blocks that are given out or too small, as far as there is memory. */
 static void refill(void)
 {
     bool lacks = false;
@@ -34,7 +35,7 @@ static void refill(void)
     atomic_store_explicit(&reserve.lacks, lacks, memory_order_relaxed);
 }
 
-/* What realloc could not do. */
+/* Does what realloc could not do, with a block of the reserve. Returns NULL if no block is large enough. */
 static void *give_out(void *at, size_t size)
 {
     for (size_t i = 0; i < BLOCKS; i++) {
@@ -58,7 +59,7 @@ static void *allocate(void *at, long size)
         return NULL;
     }
     size_t wanted = (size_t)size;
-    if (malloc_usable_size(at) >= wanted) /* a block that was given out is larger than was asked for */
+    if (malloc_usable_size(at) >= wanted) /* a block from the reserve is larger than libev knows */
         return at;
     void *memory = realloc(at, wanted);
     pthread_mutex_lock(&reserve.lock);
@@ -73,7 +74,7 @@ static void *allocate(void *at, long size)
 
 static void set_allocator(void)
 {
-    reserve.wanted = LEAST;
+    reserve.wanted = BLOCK_MIN;
     ev_set_allocator(allocate);
 }
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loop_memory: where libev's memory comes from. libev ends the process when it gets none, and with it every
- * connection that is open; so some is set aside while there is enough: for each of a few growths of its arrays
- * (they double), whatever their size. Once some of it had to be given out nobody new is let in (net_accept)
- * until it is whole again. One for the process; any thread.
+ * loop_memory: a reserve for libev's memory. libev ends the process if it gets no memory, and every open connection would end with it. So
+ * a few blocks are set aside while there is enough: one for each array of libev that may have to grow. A block has twice the largest
+ * size so far, because these arrays double. Once a block is given out, no new connection is accepted (net_accept) until the reserve is
+ * whole again. One reserve for the process; any thread may use it.
  */
 #ifndef CELLGATE_NET_LOOP_MEMORY_H
 #define CELLGATE_NET_LOOP_MEMORY_H
 
 #include <stdbool.h>
 
-/* Before the first loop; again does nothing. False: out of memory. */
-bool loop_memory_set_aside(void) __attribute__((warn_unused_result));
-/* Whether all of it is there, or could be had just now. */
+#include "spoa/base/bytes/must_check.h"
+
+/* Fills the reserve. Call before the first loop; later calls only check it. Returns false if memory is short. */
+bool loop_memory_set_aside(void) MUST_CHECK;
+/* Returns true if the reserve is whole, or could be refilled just now. */
 bool loop_memory_whole(void);
 
 #endif

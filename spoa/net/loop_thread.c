@@ -67,7 +67,7 @@ void loop_call(struct loop *loop, void (*called)(void *context), void *context)
     while (!call.done)
         pthread_cond_wait(&call.returned, &call.lock);
     pthread_mutex_unlock(&call.lock);
-    pthread_mutex_destroy(&call.lock); /* once run_call has let it go */
+    pthread_mutex_destroy(&call.lock); /* run_call has released it: this thread could take it */
     pthread_cond_destroy(&call.returned);
 }
 

@@ -30,7 +30,7 @@ static bool parse_unix(struct slice path, struct net_address *address, struct fa
     return true;
 }
 
-/* "HOST:PORT", IPv6 in brackets */
+/* Splits "HOST:PORT"; an IPv6 address keeps its brackets. */
 static bool split_host(struct slice text, struct slice *host, uint16_t *port)
 {
     size_t colon = text.len;
@@ -89,7 +89,7 @@ void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address)
     }
 }
 
-/* As inet_ntop and printf would: these stand in each line about a tunnel. */
+/* Writes the address as inet_ntop and printf would, and faster: each log line about a tunnel has one. */
 static void put_ip4(const struct sockaddr_in *address, char text[static NET_TEXT])
 {
     struct writer w = writer_of(text, NET_TEXT);
@@ -159,8 +159,8 @@ static int socket_of(const struct net_address *address)
     return socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* Sends at once, and finds out within two minutes that a silent peer's host is gone. A Unix socket knows none
- * of this and needs none. What a listener accepts inherits all of it. */
+/* Sets the options of a TCP socket: small packets are sent at once, and a peer whose host has died is noticed within two minutes. Accepted
+ * connections inherit the options of the listening socket. A Unix socket needs none of this. */
 static void tune(int fd, const struct net_address *address)
 {
     const int on = 1, idle = 60, interval = 15, probes = 4;
@@ -173,7 +173,7 @@ static void tune(int fd, const struct net_address *address)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-/* Closes fd, for a reason that errno says. */
+/* Closes fd and fills *why from errno, which it keeps. Returns -1. */
 static int give_up(int fd, const char *what, const struct net_address *address, struct fail *why)
 {
     char text[NET_TEXT];
@@ -185,13 +185,13 @@ static int give_up(int fd, const char *what, const struct net_address *address, 
     return -1;
 }
 
-/* Removes what a process that is gone left behind, and nothing else. */
+/* Removes the stale file of a Unix socket. Fails if another process listens there, or if the file is no socket. */
 static bool clear_path(const struct net_address *address, struct fail *why)
 {
     const char *path = address->path.sun_path;
     struct stat there;
     if (lstat(path, &there) != 0)
-        return true; /* or unreadable: then bind says why */
+        return true; /* there is no file, or bind will report why the path cannot be used */
     if (!S_ISSOCK(there.st_mode))
         return fail(why, "cannot listen on %s%s: a file that is no socket is in the way", UNIX_PREFIX, path);
     int probe = socket_of(address);
@@ -206,10 +206,11 @@ static bool clear_path(const struct net_address *address, struct fail *why)
     return true;
 }
 
+/* The sockets of net_keep. */
 static struct {
     struct net_address address;
     int fd;
-    bool taken;
+    bool taken; /* net_listen has returned it */
 } kept[NET_KEPT_MAX];
 static size_t kept_count;
 
@@ -221,7 +222,7 @@ void net_keep(const struct net_address *address, int fd)
     kept[kept_count++].fd = fd;
 }
 
-/* Returns the kept listener of that address, once, or -1. */
+/* Returns the kept socket of an address, once, or -1. */
 static int take_kept(const struct net_address *address)
 {
     for (size_t i = 0; i < kept_count; i++)
@@ -247,8 +248,8 @@ int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
         return give_up(fd, "listen on", address, why);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     tune(fd, address);
-    /* Linux creates the file with the socket's own mode, less the umask: never wider than asked for, not even
-     * for the moment until chmod */
+    /* Linux creates the file with the socket's own mode, less the umask: the file is never more open than `mode`, not even in the moment
+     * before chmod */
     if (path && fchmod(fd, mode) != 0)
         return give_up(fd, "listen on", address, why);
     if (bind(fd, &address->any, address->len) != 0)
@@ -314,7 +315,7 @@ void net_asked(int fd)
 bool net_path_plain(struct slice path)
 {
     struct slice rest = slice_from(path, 1), part;
-    if (path.len < 2 || path.len > NET_PATH_MOST || path.at[0] != '/' || slice_find(path, '\0') != path.len)
+    if (path.len < 2 || path.len > NET_PATH_MAX || path.at[0] != '/' || slice_find(path, '\0') != path.len)
         return false;
     while (slice_split(&rest, '/', &part))
         if (part.len == 0 || slice_is(part, ".") || slice_is(part, ".."))
@@ -327,13 +328,14 @@ bool net_path_beneath(const char *folder, struct slice path)
     return net_path_plain(path) && slice_starts(path, folder) && path.len > strlen(folder);
 }
 
-/* Goes down one folder after the other, so that nobody can exchange one for a link meanwhile. -1: errno says why. */
+/* Opens the path beneath a folder, one component after the other, so that nobody can replace a component by a link in between. Returns the
+ * descriptor, or -1 and sets errno. */
 static int open_beneath(const char *folder, struct slice rest)
 {
     struct slice part;
     int at = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     while (at >= 0 && slice_split(&rest, '/', &part)) {
-        char name[NET_PATH_MOST + 1];
+        char name[NET_PATH_MAX + 1];
         snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(part));
         int next = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         int error = errno;
@@ -362,14 +364,14 @@ int net_connect_beneath(const char *folder, struct slice path, struct fail *why)
     return fd;
 }
 
-/* False while the connection is being made, and when it failed. */
+/* Gives the peer's address. Returns false while the connection is being made, and after it has failed. */
 static bool peer_of(int fd, struct net_address *there)
 {
     there->len = sizeof there->path;
     return getpeername(fd, &there->any, &there->len) == 0;
 }
 
-/* TCP connects to itself who was given, as its own port, the very one on this host that it dials. */
+/* Returns true if a connection has reached itself: TCP does that if the kernel gives the socket the very port of this host that it dials. */
 static bool is_here(int fd, const struct net_address *there)
 {
     struct net_address here;

@@ -7,11 +7,12 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "spoa/base/bytes/min_max.h"
 #include "spoa/net/net.h"
 
-#define SCRATCH 16384
+#define SCRATCH 16384 /* bytes of one read of a finishing stream */
 
-/* ---- what it waits for ---- */
+/* ---- the events to wait for ---- */
 static bool may_read(const struct stream *s)
 {
     if (s->connecting || s->dead)
@@ -21,15 +22,11 @@ static bool may_read(const struct stream *s)
     return !s->ended && (s->finishing || (!s->paused && buffer_len(&s->in) < s->in.limit));
 }
 
-/* A failed write is met again by the loop, which a broken socket is always ready for. */
-static bool may_write(const struct stream *s)
-{
-    return !s->dead && (s->connecting || buffer_len(&s->out) || (s->failed && !s->user->hears_out));
-}
-
 static void want(struct stream *s)
 {
-    loop_io_want(&s->io, (may_read(s) ? LOOP_READ : 0) | (may_write(s) ? LOOP_WRITE : 0));
+    /* after a failed write the loop reports the failure: a broken socket is always writable */
+    bool writes = !s->dead && (s->connecting || buffer_len(&s->out) || (s->failed && !s->user->hears_out));
+    loop_io_want(&s->io, (may_read(s) ? LOOP_READ : 0) | (writes ? LOOP_WRITE : 0));
     if (s->again && !s->finishing)
         loop_io_again(&s->io, LOOP_READ);
 }
@@ -72,7 +69,7 @@ int stream_release(struct stream *s)
     return loop_io_release(&s->io);
 }
 
-static void tell_error(struct stream *s, int error)
+static void report_error(struct stream *s, int error)
 {
     s->dead = true;
     if (s->finishing)
@@ -81,7 +78,7 @@ static void tell_error(struct stream *s, int error)
         s->user->ended(s->owner, error);
 }
 
-/* ---- callbacks: what the owner does in them takes effect behind them ---- */
+/* ---- call-backs run between enter and leave: closing, finishing and pausing within them takes effect in leave ---- */
 static void enter(struct stream *s)
 {
     s->busy = true;
@@ -99,13 +96,13 @@ static void leave(struct stream *s)
 }
 
 /* ---- writing ---- */
-/* Without a callback: false when nothing was taken. */
+/* Writes once, without a call-back. Returns true if the socket took bytes. */
 static bool write_some(struct stream *s)
 {
     struct slice rest = buffer_slice(&s->out);
     if (rest.len == 0 || s->failed || s->dead || s->connecting || !s->io.share)
         return false;
-    /* our FIN follows, in the same packet */
+    /* MSG_MORE lets the FIN that follows leave in the same packet */
     int more = s->half_closing ? MSG_MORE : 0;
     ssize_t n = send(loop_io_fd(&s->io), rest.at, rest.len, MSG_NOSIGNAL | more);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -114,13 +111,14 @@ static bool write_some(struct stream *s)
     return n > 0;
 }
 
+/* Sets the time of a finishing stream, at most until over_at. */
 static void set_linger(struct stream *s, uint64_t time)
 {
     uint64_t now = loop_clock(), left = s->over_at > now ? s->over_at - now : 0;
     loop_timer_set(&s->timer, left < time ? left : time);
 }
 
-/* Behind each write: what cannot leave is dropped, and what was to follow the last byte follows it. */
+/* Call after each write. Drops `out` if it cannot be sent any more, and sends FIN or closes once `out` is empty. */
 static void after_write(struct stream *s)
 {
     if (s->failed)
@@ -170,30 +168,26 @@ static void on_writable(struct stream *s)
     after_write(s);
     if ((progress || (s->failed && s->user->hears_out)) && s->user->sent)
         s->user->sent(s->owner);
-    /* who hears the peer out is told when what the peer said has been read: reading meets the failure again */
+    /* an owner that hears the peer out learns of the failure after it has read everything: reading meets the failure again */
     if (s->loop && s->failed && !s->user->hears_out && !may_read(s))
-        tell_error(s, s->failed);
+        report_error(s, s->failed);
 }
 
 /* ---- reading ---- */
+/* A read has failed with `error`. An earlier failure of a write is reported here, after all input was read. */
 static void on_no_input(struct stream *s, int error)
 {
     if (error != EAGAIN && error != EINTR)
-        tell_error(s, error);
+        report_error(s, error);
     else if (s->failed && !s->user->hears_out)
-        tell_error(s, s->failed);
+        report_error(s, s->failed);
 }
 
-static bool has_left(struct stream *s)
-{
-    bool left = s->again;
-    s->again = false;
-    return left;
-}
-
+/* Reads once, or offers the input that the owner has left. */
 static void read_some(struct stream *s)
 {
-    if (has_left(s)) {
+    if (s->again) {
+        s->again = false;
         s->user->input(s->owner);
         return;
     }
@@ -204,7 +198,7 @@ static void read_some(struct stream *s)
     size_t room = 0, left = s->in.limit - buffer_len(&s->in), size = s->user->read_size;
     uint8_t *to = buffer_room(&s->in, size && size < left ? size : left, &room);
     if (!to) {
-        tell_error(s, ENOMEM);
+        report_error(s, ENOMEM);
         return;
     }
     ssize_t got = recv(loop_io_fd(&s->io), to, room, 0);
@@ -220,27 +214,8 @@ static void read_some(struct stream *s)
     }
 }
 
-/* What is still on its way when the peer has ended its side it may never read. Our own FIN counts as one, too. */
-static bool is_taken(const struct stream *s)
-{
-    int queued;
-    return s->shut && ioctl(loop_io_fd(&s->io), SIOCOUTQ, &queued) == 0 && queued <= 1;
-}
-
-/* What came is of the rest that the peer has begun, or is too much. */
-static void note_drained(struct stream *s, size_t got)
-{
-    uint64_t of_rest = got < s->linger.rest ? got : s->linger.rest;
-    s->linger.rest -= of_rest;
-    s->drained += got - (size_t)of_rest;
-    if (of_rest)
-        set_linger(s, s->linger.step && buffer_len(&s->out) ? s->linger.step : s->linger.grace);
-    if (of_rest && !s->linger.rest)
-        stream_half_close(s);
-}
-
-/* Returns false if there was nothing, or the stream is closed. */
-static bool throw_some_away(struct stream *s)
+/* Reads once and drops the input. Returns false if there was none, or if the stream is closed now. */
+static bool drop_some(struct stream *s)
 {
     uint8_t scratch[SCRATCH];
     ssize_t got = recv(loop_io_fd(&s->io), scratch, sizeof scratch, 0);
@@ -248,29 +223,31 @@ static bool throw_some_away(struct stream *s)
         on_no_input(s, errno);
         return false;
     }
-    note_drained(s, (size_t)got);
+    /* bytes of the frame that the peer has begun do not count against linger.drain */
+    uint64_t of_rest = min_u64((uint64_t)got, s->linger.rest);
+    s->linger.rest -= of_rest;
+    s->drained += (size_t)got - (size_t)of_rest;
+    if (of_rest)
+        set_linger(s, s->linger.step && buffer_len(&s->out) ? s->linger.step : s->linger.grace);
+    if (of_rest && !s->linger.rest)
+        stream_half_close(s);
     s->ended = got == 0;
-    s->taken = s->ended && is_taken(s);
+    /* a peer that has ended its side may never read bytes that are still on their way; this side's FIN counts as one of them */
+    int queued;
+    s->taken = s->ended && s->shut && ioctl(loop_io_fd(&s->io), SIOCOUTQ, &queued) == 0 && queued <= 1;
     if ((s->ended && buffer_len(&s->out) == 0) || s->drained >= s->linger.drain)
         stream_close(s);
     return got > 0 && s->loop;
 }
 
-/* Most peers end right behind their last words: that is looked for at once, not with the loop's next turn. */
-static void throw_away(struct stream *s)
-{
-    if (throw_some_away(s))
-        throw_some_away(s);
-}
-
 /* ---- events ---- */
-/* False: it could not be made. */
+/* Reports the result of connecting. Returns true if the connection is made and the stream is not closed. */
 static bool connect_is_made(struct stream *s)
 {
     int error = net_connected(loop_io_fd(&s->io));
     s->connecting = false;
     if (error)
-        tell_error(s, error);
+        report_error(s, error);
     else if (!s->finishing)
         s->user->connected(s->owner);
     return s->loop && !error;
@@ -283,12 +260,14 @@ static void on_ready(void *owner, int events)
     bool good = !s->connecting || connect_is_made(s);
     if (good && (events & LOOP_WRITE))
         on_writable(s);
-    /* behind a failed write what has come is read first */
+    /* after a failed write, input that has come is read before the failure is reported */
     if (s->io.share && ((events & LOOP_READ) || s->failed) && may_read(s)) {
-        if (s->finishing)
-            throw_away(s);
-        else
+        if (!s->finishing)
             read_some(s);
+        else if (
+            drop_some(
+                s)) /* most peers end right after their last bytes: a second read finds that without another turn */
+            drop_some(s);
     }
     leave(s);
 }

@@ -57,7 +57,7 @@ static const char *check_host(struct slice text)
 
 static const char *check_folder(struct slice text)
 {
-    bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' &&
+    bool good = text.len > 2 && text.len <= NET_PATH_MAX && text.at[0] == '/' &&
                 text.at[text.len - 1] == '/' && net_path_plain(slice_sub(text, 0, text.len - 1));
     return good ? NULL : "a list of folders such as \"/run/cell/\", from the root, with a slash at the end";
 }
@@ -116,7 +116,7 @@ static const struct option keys[] = {
      "where workers may be; never metadata services of clouds and link-local networks", RANGE(1, 64),
      .check = check_network},
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
-     "folders for sockets of `http+unix:` workers", RANGE(0, NET_FOLDERS_MOST), .check = check_folder,
+     "folders for sockets of `http+unix:` workers", RANGE(0, NET_FOLDERS_MAX), .check = check_folder,
      .example = "[\"/run/cell/\"]"},
     {"log_level", OPTION_ENUM, AT(log_level), "info", "least level that is logged", ANY, .names = log_levels},
     {"seccomp", OPTION_ENUM, AT(seccomp), "on",

@@ -78,7 +78,7 @@ struct relay_thread_settings {
     uint64_t mux_grace;     /* of a socket without a client; 0: none is resumed */
     struct cidr networks[RELAY_THREAD_CIDRS];
     size_t networks_count;
-    char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */
+    char socket_folders[NET_FOLDERS_MAX][NET_PATH_MAX + 1]; /* the rest is empty */
 };
 
 /* False: more networks than a thread takes. */

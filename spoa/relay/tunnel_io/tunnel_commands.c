@@ -13,7 +13,7 @@ static void on_dialled(void *owner, enum dial_outcome outcome);
 /* The folder of worker_sockets that the target's socket is in; NULL: none. */
 static const char *socket_folder(const struct relay_thread_settings *settings, const struct target *target)
 {
-    for (size_t i = 0; i < NET_FOLDERS_MOST && settings->socket_folders[i][0]; i++)
+    for (size_t i = 0; i < NET_FOLDERS_MAX && settings->socket_folders[i][0]; i++)
         if (net_path_beneath(settings->socket_folders[i], target->unix_path))
             return settings->socket_folders[i];
     return NULL;
