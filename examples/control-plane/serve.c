@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "spoa/base/json/json_write.h"
+#include "spoa/base/table/list.h"
 
 #define COMMENT_EVERY (10 * SECOND)
 #define LIST_MAX      ((size_t)256 << 20)
@@ -198,11 +199,7 @@ static void follow_end(struct http_exchange *x)
     struct serve *s = serve_of(x);
     struct buffer missed = buffer_with_limit(WEB_SERVER_OUTPUT_MAX / 2);
     http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
-    f->next = s->followers;
-    f->link = &s->followers;
-    if (f->next)
-        f->next->link = &f->next;
-    s->followers = f;
+    LIST_PUSH(s->followers, f);
     /* what is too much to be sent again is looked up again */
     bool good = buffer_put(&missed, SLICE_LITERAL(": cell-plane\n\n")) && write_revocation(s, &missed);
     if (good)
@@ -216,9 +213,7 @@ static void follow_close(struct http_exchange *x)
     struct follower *f = (struct follower *)x;
     if (!f->link)
         return;
-    *f->link = f->next;
-    if (f->next)
-        f->next->link = f->link;
+    LIST_UNLINK(f);
     f->link = NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "spoa/base/bytes/min_max.h"
+#include "spoa/base/table/list.h"
 #include "spoa/net/net.h"
 
 #define ACCEPTS_A_TURN 16
@@ -276,9 +277,7 @@ static void on_gone(void *owner)
     struct http_conn *h = owner;
     struct http_server *server = h->server;
     drop_exchange(h);
-    *h->link = h->next;
-    if (h->next)
-        h->next->link = h->link;
+    LIST_UNLINK(h);
     free(h);
     http_server_leave(server);
 }
@@ -335,11 +334,7 @@ static void on_accepted(void *owner, int fd)
                                 .owner = h,
                                 .in = buffer_with_limit(INPUT_MAX),
                                 .out = buffer_with_limit(server->options->output_max)};
-    h->link = &server->conns;
-    h->next = *h->link;
-    if (h->next)
-        h->next->link = &h->next;
-    *h->link = h;
+    LIST_PUSH(server->conns, h);
     http_server_enter(server);
     stream_open(&h->stream, server->loop, fd);
     serve_next(h);

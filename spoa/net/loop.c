@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/loop_memory.h"
 
 #define WATCH_AGAIN (100 * MILLISECOND) /* time until the loop asks again for a watch that the kernel refused */
@@ -166,19 +167,12 @@ static void put_last(struct loop_line *line, struct loop_share *share)
 {
     if (!line->first)
         line->end = &line->first;
-    share->next = NULL;
-    share->link = line->end;
-    *line->end = share;
-    line->end = &share->next;
+    LIST_APPEND(line->end, share);
 }
 
 static void take_off(struct loop_line *line, struct loop_share *share)
 {
-    *share->link = share->next;
-    if (share->next)
-        share->next->link = share->link;
-    else
-        line->end = share->link;
+    LIST_UNLINK_FROM(line->end, share);
     share->link = NULL;
 }
 

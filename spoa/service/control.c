@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "spoa/base/json/json_write.h"
+#include "spoa/base/table/list.h"
 #include "spoa/net/listener.h"
 #include "spoa/net/stream.h"
 
@@ -136,9 +137,7 @@ static void on_gone(void *owner)
 {
     struct conversation *c = owner;
     if (c->control) {
-        *c->link = c->next;
-        if (c->next)
-            c->next->link = c->link;
+        LIST_UNLINK(c);
         c->control->open--;
         listener_hold(&c->control->listener, false);
     }
@@ -157,16 +156,12 @@ static void on_accepted(void *owner, int fd)
         return;
     }
     *c = (struct conversation){.control = control,
-                               .next = control->conversations,
-                               .link = &control->conversations,
                                .stream = {.user = &stream_user,
                                           .owner = c,
                                           /* what is read at once behind the last byte that fits has room */
                                           .in = buffer_with_limit(CONTROL_REQUEST_MAX + READ_SIZE),
                                           .out = buffer_with_limit(ANSWER_MAX)}};
-    if (c->next)
-        c->next->link = &c->next;
-    control->conversations = c;
+    LIST_PUSH(control->conversations, c);
     if (++control->open == CONNECTIONS)
         listener_hold(&control->listener, true);
     stream_open(&c->stream, control->loop, fd);

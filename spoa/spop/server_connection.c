@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
+
 #define LINGER SECOND /* longest time in state LINGER */
 /* Unsent answers to tickets may exceed options.output, up to this multiple. */
 #define OUTPUT_FACTOR 16
@@ -83,10 +85,7 @@ static void set_ready(struct connection *c)
     if (!server->ready)
         server->ready_end = &server->ready;
     c->ready = true;
-    c->ready_next = NULL;
-    c->ready_link = server->ready_end;
-    *server->ready_end = c;
-    server->ready_end = &c->ready_next;
+    LIST_APPEND(server->ready_end, c);
     loop_defer(server->loop, &server->ready_task);
 }
 
@@ -96,11 +95,7 @@ static void not_ready(struct connection *c)
     if (!c->ready)
         return;
     c->ready = false;
-    *c->ready_link = c->ready_next;
-    if (c->ready_next)
-        c->ready_next->ready_link = c->ready_link;
-    else
-        c->server->ready_end = c->ready_link;
+    LIST_UNLINK_FROM(c->server->ready_end, c);
 }
 
 /* ---- the end ---- */

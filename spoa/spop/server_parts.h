@@ -80,16 +80,16 @@ struct connection {
     /* stream.in holds an incomplete frame; while reading is stopped, or other connections have their turn, all frames of the last
      * read. stream.out holds bytes that the kernel did not take, and answers to tickets until the end of the turn. */
     struct stream stream;
-    size_t held;      /* bytes of `in` that are counted as read */
-    size_t unsent;    /* bytes of `out` that are not counted as sent */
-    size_t waiting;   /* open tickets */
-    pid_t peer;       /* process of the peer; 0 if it is not known */
-    bool ready;       /* in the server's list of ready connections */
-    bool catching_up; /* within catch_up: frames are handled at once, without a turn */
-    struct connection *ready_next, **ready_link;
-    struct loop_task turn_end; /* sends `out` at the end of a turn */
-    uint64_t due[DEADLINES];   /* time of each deadline; 0 if it is not set */
-    uint64_t timer_due;        /* time at which the timer fires; UINT64_MAX if it is not set */
+    size_t held;                     /* bytes of `in` that are counted as read */
+    size_t unsent;                   /* bytes of `out` that are not counted as sent */
+    size_t waiting;                  /* open tickets */
+    pid_t peer;                      /* process of the peer; 0 if it is not known */
+    bool ready;                      /* in the server's list of ready connections */
+    bool catching_up;                /* within catch_up: frames are handled at once, without a turn */
+    struct connection *next, **link; /* in that list */
+    struct loop_task turn_end;       /* sends `out` at the end of a turn */
+    uint64_t due[DEADLINES];         /* time of each deadline; 0 if it is not set */
+    uint64_t timer_due;              /* time at which the timer fires; UINT64_MAX if it is not set */
 };
 
 /* Takes ownership of fd. Returns NULL if memory is short; fd is then closed. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
+
 #define CONNECTIONS_MAX 8192
 #define TICK            SECOND
 
@@ -160,19 +162,13 @@ static void gone(struct http_server *server)
 
 void web_server_work_add(struct web_server *web, struct web_server_work *w)
 {
-    w->link = &web->works;
-    w->next = web->works;
-    if (w->next)
-        w->next->link = &w->next;
-    web->works = w;
+    LIST_PUSH(web->works, w);
     http_server_enter(&web->http);
 }
 
 void web_server_work_done(struct web_server *web, struct web_server_work *w)
 {
-    *w->link = w->next;
-    if (w->next)
-        w->next->link = w->link;
+    LIST_UNLINK(w);
     http_server_leave(&web->http);
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "spoa/base/table/list.h"
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define EACH_BY_ITSELF 1
@@ -80,23 +82,6 @@ struct slab {
 enum { FRONT = 64 };
 _Static_assert(sizeof(struct slab) <= FRONT, "");
 
-/* ---- the list of the slabs with room ---- */
-static void put(struct slabs *slabs, struct slab *slab)
-{
-    slab->next = slabs->some;
-    slab->link = &slabs->some;
-    if (slab->next)
-        slab->next->link = &slab->next;
-    slabs->some = slab;
-}
-
-static void take_off(struct slab *slab)
-{
-    *slab->link = slab->next;
-    if (slab->next)
-        slab->next->link = slab->link;
-}
-
 static bool has_room(const struct slabs *slabs, const struct slab *slab)
 {
     return slab->free || slab->touched + slabs->size <= SLABS_SIZE;
@@ -164,7 +149,7 @@ static void *take(struct slabs *slabs)
     if (!slab) {
         slab = slabs->empty[--slabs->empty_count];
         slab->touched = FRONT;
-        put(slabs, slab);
+        LIST_PUSH(slabs->some, slab);
     }
     void *object = slab->free;
     if (object) {
@@ -177,7 +162,7 @@ static void *take(struct slabs *slabs)
     slab->used++;
     slabs->places--;
     if (!has_room(slabs, slab))
-        take_off(slab);
+        LIST_UNLINK(slab);
     return object;
 }
 
@@ -192,13 +177,13 @@ void slabs_give(struct slabs *slabs, void *object)
         return;
     struct slab *slab = (struct slab *)((uintptr_t)object & ~(uintptr_t)(SLABS_SIZE - 1));
     if (!has_room(slabs, slab))
-        put(slabs, slab);
+        LIST_PUSH(slabs->some, slab);
     memcpy(object, &slab->free, sizeof slab->free);
     slab->free = object;
     slab->used--;
     slabs->places++;
     if (!slab->used && (slabs->some != slab || slab->next)) { /* the only slab with room stays */
-        take_off(slab);
+        LIST_UNLINK(slab);
         end_slab(slabs, slab);
     }
     if (slabs->empty_count && slabs->places >= slabs->kept + places_of(slabs))
@@ -224,7 +209,7 @@ void slabs_free(struct slabs *slabs)
     while (slabs->some) {
         struct slab *slab = slabs->some;
         assert(!slab->used);
-        take_off(slab);
+        LIST_UNLINK(slab);
         end_slab(slabs, slab);
     }
     while (slabs->empty_count)

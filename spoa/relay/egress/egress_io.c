@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/stream.h"
 #include "spoa/proto/data_watch.h"
 #include "spoa/proto/hello_watch.h"
@@ -93,9 +94,7 @@ static void free_io(struct egress_io *io)
     limits_leave(thread->limits, &io->owner);
     time_shares_give(&thread->shares, io->share);
     close_inside(io);
-    *io->link = io->next;
-    if (io->next)
-        io->next->link = io->link;
+    LIST_UNLINK(io);
     thread->egress_count--;
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, -1);
     free(io->texts);
@@ -600,11 +599,7 @@ static int dial(const struct egress_io *io, struct fail *why)
 static void add(struct egress_io *io)
 {
     struct relay_thread *thread = io->thread;
-    io->link = &thread->egress;
-    io->next = thread->egress;
-    if (io->next)
-        io->next->link = &io->next;
-    thread->egress = io;
+    LIST_PUSH(thread->egress, io);
     thread->egress_count++;
     io->share = time_shares_take(&thread->shares, &io->owner);
     set_expiry(io);

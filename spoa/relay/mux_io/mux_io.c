@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "spoa/base/table/list.h"
 #include "spoa/relay/mux_io/mux_parts.h"
 
 #include <stdlib.h>
@@ -63,11 +64,7 @@ void mux_drop(struct mux_request *r, enum mux_outcome outcome)
     io->requests_held -= r->held;
     io->count--;
     io->busy = loop_clock();
-    *r->link = r->next;
-    if (r->next)
-        r->next->link = r->link;
-    else
-        io->requests_last = r->link;
+    LIST_UNLINK_FROM(io->requests_last, r);
     r->io = NULL;
     stream_close(&r->up);
 }
@@ -82,9 +79,7 @@ void mux_free(struct mux_io *io)
     time_shares_give(&thread->shares, io->share);
     loop_timer_close(&io->tick);
     loop_timer_close(&io->watches);
-    *io->link = io->next;
-    if (io->next)
-        io->next->link = io->link;
+    LIST_UNLINK(io);
     metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, -1);
     free(io->upgrade);
     free(io->latest);
@@ -399,9 +394,7 @@ static struct mux_request *new_request(struct mux_io *io, const struct mux_messa
 
 static void add_request(struct mux_io *io, struct mux_request *r)
 {
-    r->link = io->requests_last;
-    *r->link = r;
-    io->requests_last = &r->next;
+    LIST_APPEND(io->requests_last, r);
     io->count++;
     io->total++;
 }
@@ -673,11 +666,7 @@ static void give_up(struct mux_io *io, int fd, enum refusal refusal)
 static void add(struct mux_io *io)
 {
     struct relay_thread *thread = io->thread;
-    io->link = &thread->muxes;
-    io->next = thread->muxes;
-    if (io->next)
-        io->next->link = &io->next;
-    thread->muxes = io;
+    LIST_PUSH(thread->muxes, io);
     metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, 1);
     log_write(thread->log, LOG_INFO, "mux opened", LOG_SLICE("id", io->upgrade->handover.id),
               LOG_SLICE("route", io->upgrade->handover.route), LOG_SLICE("org", io->owner.org),

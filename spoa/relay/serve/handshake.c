@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/stream.h"
 #include "spoa/relay/egress/egress_io.h"
 #include "spoa/relay/mux_io/mux_io.h"
@@ -34,11 +35,7 @@ static int leave(struct handshake *a)
     int fd = stream_release(&a->stream);
 
     note_held(a, 0);
-    *a->link = a->next;
-    if (a->next)
-        a->next->link = a->link;
-    else
-        thread->handshakes_last = a->link;
+    LIST_UNLINK_FROM(thread->handshakes_last, a);
     thread->handshakes_count--;
     stream_close(&a->stream);
     return fd;
@@ -156,14 +153,14 @@ void handshake_begin(struct relay_thread *thread, int fd)
     }
     *a = (struct handshake){
         .thread = thread,
-        .link = thread->handshakes ? thread->handshakes_last : &thread->handshakes,
         .stream = {.user = &stream_user,
                    .owner = a,
                    .in = buffer_with_limit(thread->settings.head_size + LEG_FRAME_WHOLE)},
         .reader = http_reader_of(HTTP_REQUEST, thread->settings.head_size),
     };
-    *a->link = a;
-    thread->handshakes_last = &a->next;
+    if (!thread->handshakes)
+        thread->handshakes_last = &thread->handshakes;
+    LIST_APPEND(thread->handshakes_last, a);
     thread->handshakes_count++;
     stream_open(&a->stream, thread->loop, fd);
     stream_join(&a->stream, &thread->shares.unknown);

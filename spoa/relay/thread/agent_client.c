@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/thread/agent_client.h"
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/backoff.h"
 #include "spoa/net/stream.h"
 #include "spoa/spop/client.h"
@@ -41,35 +42,22 @@ static void unlink_question(struct agent_client *r, struct question *q)
 {
     if (r->queued_end == &q->next)
         r->queued_end = q->link;
-    *q->link = q->next;
-    if (q->next)
-        q->next->link = q->link;
+    LIST_UNLINK(q);
     q->state = QUESTION_CLOSED;
 }
 
 static void queue(struct agent_client *r, struct question *q)
 {
     q->state = QUESTION_QUEUED;
-    q->next = NULL;
-    q->link = r->queued_end;
-    *r->queued_end = q;
-    r->queued_end = &q->next;
-}
-
-static void push(struct question **list, struct question *q)
-{
-    q->next = *list;
-    q->link = list;
-    if (q->next)
-        q->next->link = &q->next;
-    *list = q;
+    LIST_APPEND(r->queued_end, q);
 }
 
 static void note_asked(struct agent_client *r, struct question *q)
 {
     unlink_question(r, q);
     q->state = QUESTION_ASKED;
-    push(q->watch ? &r->watched : &r->asked, q);
+    struct question **list = q->watch ? &r->watched : &r->asked;
+    LIST_PUSH(*list, q);
 }
 
 /* ---- the connection ---- */
@@ -426,7 +414,7 @@ static void take_overdue(struct agent_client *r, struct question *first, uint64_
             spop_client_forget(r->client, q->id);
         unlink_question(r, q);
         q->state = QUESTION_OVERDUE;
-        push(&r->overdue, q);
+        LIST_PUSH(r->overdue, q);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/stream.h"
 #include "spoa/relay/thread/relay_metrics.h"
 
@@ -37,11 +38,7 @@ static void end(struct lingering_close *p)
     if (!stream_was_taken(&p->stream))
         count_unconfirmed(p->all, p->unread);
     note_held(p, 0);
-    *p->link = p->next;
-    if (p->next)
-        p->next->link = p->link;
-    else
-        p->all->last = p->link;
+    LIST_UNLINK_FROM(p->all->last, p);
     p->all->count--;
     p->all = NULL;
     stream_close(&p->stream);
@@ -82,11 +79,11 @@ void lingering_close_begin(struct lingering_closes *lingering, int fd, struct bu
         end(lingering->first);
     }
     *p = (struct lingering_close){.all = lingering,
-                                  .link = lingering->first ? lingering->last : &lingering->first,
                                   .stream = {.user = &stream_user, .owner = p, .out = *rest},
                                   .unread = unread};
-    *p->link = p;
-    lingering->last = &p->next;
+    if (!lingering->first)
+        lingering->last = &lingering->first;
+    LIST_APPEND(lingering->last, p);
     lingering->count++;
     stream_open(&p->stream, lingering->loop, fd);
     if (lingering->share)

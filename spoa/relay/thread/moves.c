@@ -3,15 +3,12 @@
 
 #include <stdlib.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/net/net.h"
 
 static void unlink_move(struct moves *m, struct move *move)
 {
-    *move->link = move->next;
-    if (move->next)
-        move->next->link = move->link;
-    else
-        m->last = move->link;
+    LIST_UNLINK_FROM(m->last, move);
     move->link = NULL;
 }
 
@@ -117,7 +114,7 @@ struct move *moves_begin(struct moves *m, void *owner, const struct answer *answ
     struct move *move = malloc(sizeof *move);
 
     if (move)
-        *move = (struct move){.link = m->last, .moves = m, .owner = owner, .answer = *answer};
+        *move = (struct move){.moves = m, .owner = owner, .answer = *answer};
     if (move)
         move->answer.target = (struct target){0};
     if (!move || !target_set(&move->answer.target, &answer->target)) {
@@ -125,8 +122,7 @@ struct move *moves_begin(struct moves *m, void *owner, const struct answer *answ
         m->under_way++;
         return NULL;
     }
-    *m->last = move;
-    m->last = &move->next;
+    LIST_APPEND(m->last, move);
     go_on_soon(m);
     return move;
 }

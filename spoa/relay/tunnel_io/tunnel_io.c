@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/base/table/list.h"
 #include "spoa/relay/thread/dial.h"
 #include "spoa/relay/tunnel_io/recheck_io.h"
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
@@ -205,9 +206,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     limits_use_end(thread->limits, &io->stats.use);
     if (io->entered)
         tunnel_limits_leave(io);
-    *seat->link = seat->next;
-    if (seat->next)
-        seat->next->link = seat->link;
+    LIST_UNLINK(seat);
     thread->tunnels_count--;
     tunnel_rest_free_upgrade(io);
     if (io->link)
@@ -304,11 +303,7 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
                                       .route = relay_metrics_route(thread->metrics, h->route)};
     seat->io = io;
     seat->watch = (struct question){.watch = true, .user = &tunnel_agent_user, .owner = seat};
-    seat->next = thread->tunnels;
-    seat->link = &thread->tunnels;
-    if (seat->next)
-        seat->next->link = &seat->next;
-    thread->tunnels = seat;
+    LIST_PUSH(thread->tunnels, seat);
     thread->tunnels_count++;
     tunnel_rest_place(io, seat);
     tunnel_rest_stir(io);
