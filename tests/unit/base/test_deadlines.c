@@ -54,7 +54,8 @@ static void take_one(struct deadlines *d, size_t count)
 static void says_who_is_due_next_whatever_was_set_and_cleared(void **state)
 {
     (void)state;
-    static const size_t counts[] = {1, 2, 5, 6, 21, MANY}; /* whole levels of a heap (1, 1 + 4, 1 + 4 + 16), and one more */
+    /* whole levels of a heap (1, 1 + 4, 1 + 4 + 16), and one more */
+    static const size_t counts[] = {1, 2, 5, 6, 21, MANY};
     uint32_t seed = 7;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         struct deadlines d;

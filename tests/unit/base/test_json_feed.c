@@ -8,7 +8,7 @@
 #include "spoa/base/json/json.h"
 #include "spoa/base/json/json_feed.h"
 
-enum { DEPTH = 5, MOST = 400 };
+enum { DEPTH = 5, LENGTH_MAX = 400 };
 
 static bool feed_in_steps(struct slice text, size_t step)
 {
@@ -26,9 +26,10 @@ static bool feed_in_steps(struct slice text, size_t step)
 static void expect_like_check(struct slice text, size_t step)
 {
     struct fail why;
-    bool good = json_check(text, "n", 0, (struct json_limits){MOST * 2, DEPTH}, &why);
+    bool good = json_check(text, "n", 0, (struct json_limits){LENGTH_MAX * 2, DEPTH}, &why);
     if (!good && strstr(why.text, "duplicate key"))
-        return; /* json_feed does not see duplicate keys, and json_check reports no other error of such a text */
+        /* json_feed does not see duplicate keys, and json_check reports no other error of such a text */
+        return;
     if (feed_in_steps(text, step) != good)
         fail_msg("%s: %.*s", good ? "good" : why.text, (int)text.len, (const char *)text.at);
 }
@@ -110,7 +111,7 @@ static void put_value(struct writer *w, unsigned depth)
 static void a_document_is_judged_as_one_that_is_whole(void **state)
 {
     static const uint8_t hits[] = "{}[]\",:\\0-+.eEu \n\0\x80\xc0\xed\xf5t";
-    uint8_t text[MOST];
+    uint8_t text[LENGTH_MAX];
     (void)state;
     for (unsigned run = 0; run < 3000; run++) {
         struct writer w = writer_of(text, sizeof text);

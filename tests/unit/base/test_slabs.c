@@ -135,7 +135,7 @@ static void one_that_rests_has_a_place_whatever_is_taken_meanwhile(void **state)
 }
 
 /* ---- random operations ---- */
-enum { MODEL_MOST = 9000, PHASES = 5, KINDS = 4 };
+enum { MODEL_MAX = 9000, PHASES = 5, KINDS = 4 };
 
 /* The probability of each operation in a phase, in percent: take, give, rest; the remainder is wake. */
 static const unsigned likely[PHASES][KINDS - 1] = {
@@ -143,7 +143,7 @@ static const unsigned likely[PHASES][KINDS - 1] = {
 
 static struct {
     struct slabs slabs;
-    uint8_t *objects[MODEL_MOST], tags[MODEL_MOST];
+    uint8_t *objects[MODEL_MAX], tags[MODEL_MAX];
     size_t count, resting, places; /* places of one slab */
     bool limited;
 } model;
@@ -187,7 +187,7 @@ static void model_take(void)
     bool room = slabs->places > slabs->kept;
     size_t before = slabs->count;
 
-    if (model.count + model.resting == MODEL_MOST || model.count + model.resting > 6 * model.places)
+    if (model.count + model.resting == MODEL_MAX || model.count + model.resting > 6 * model.places)
         return;
     uint8_t *object = slabs_take(slabs);
     assert_true(object || (model.limited && !room));

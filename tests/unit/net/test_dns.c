@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* With a resolv.conf of the test's own: the system's functions that c-ares and dns look at it with are ours here. */
+/* The test has a resolv.conf of its own: it replaces the functions of the C library with which c-ares and dns read that file. */
 #include "tests/unit/support.h"
 
 #include <arpa/inet.h>
@@ -18,8 +18,8 @@
 #define SYSTEM_FILE "/etc/resolv.conf"
 
 static char folder[] = "/tmp/cellgate-dns-XXXXXX", path[64];
-static char asked[INET_ADDRSTRLEN]; /* the name server that was asked last */
-static void (*once_read)(void);     /* happens behind the next reading of resolv.conf */
+static char asked[INET_ADDRSTRLEN]; /* the name server of the last question */
+static void (*once_read)(void);     /* called after resolv.conf is read the next time */
 static struct loop *loop;
 
 static const char *mapped(const char *name)
@@ -32,7 +32,7 @@ int stat(const char *restrict name, struct stat *restrict to)
     return fstatat(AT_FDCWD, mapped(name), to, 0);
 }
 
-/* What it holds later is not what was read. */
+/* Reads the whole file at once, so that a later change does not show in what was read. */
 FILE *fopen(const char *restrict name, const char *restrict mode)
 {
     static char text[256];
@@ -57,7 +57,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t len)
     return (int)syscall(SYS_connect, fd, address, len);
 }
 
-/* The file in its place, as dhclient and others put it there. */
+/* Replaces the file by renaming, as dhclient and others do. */
 static void use_server(const char *server)
 {
     char part[80];
@@ -97,7 +97,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     (void)owner, (void)answer;
 }
 
-/* The server that the next question goes to, whatever becomes of it. */
+/* Returns the server that the next question goes to. Its answer does not matter. */
 static const char *asks(struct dns *dns)
 {
     *asked = '\0';
@@ -144,7 +144,7 @@ static void servers_that_change_while_they_are_read_are_noticed(void **state)
     dns_free(dns);
 }
 
-/* As a link that is turned to an older file, or one that is unpacked with its age. */
+/* A link may be turned to an older file, and a file may be unpacked with its old age. */
 static void servers_of_the_same_age_are_noticed(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void servers_of_the_same_age_are_noticed(void **state)
     dns_free(dns);
 }
 
-/* ---- what is taken for an answer ---- */
+/* ---- datagrams that are taken for answers ---- */
 
 struct outcome {
     bool came;
@@ -170,7 +170,7 @@ static void on_outcome(void *owner, const struct dns_answer *answer)
     *(struct outcome *)owner = (struct outcome){true, *answer};
 }
 
-/* A datagram to somebody who asked: the question with that head, and where `last` is not 0 the address 127.0.0.last. */
+/* Sends a datagram to the asker: the question with these flags and this code, and the address 127.0.0.last unless `last` is 0. */
 static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, size_t len, uint8_t flags,
                 uint8_t code, uint8_t last)
 {
@@ -184,11 +184,11 @@ static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, s
     assert_true(sendto(fd, reply, len + (last ? sizeof record : 0), 0, (const void *)to, sizeof *to) > 0);
 }
 
-/* All of these say that there is no such name, or name another address; then the server answers. */
+/* Sends forgeries that deny the name or give another address; the server answers after them. */
 static void say_forgeries(int fd, const struct sockaddr_in *to, uint8_t *question, size_t len)
 {
     int other = socket(AF_INET, SOCK_DGRAM, 0);
-    say(fd, to, question, len, 0x01, 3, 0); /* QR is 0: a question */
+    say(fd, to, question, len, 0x01, 3, 0); /* QR is 0, so this is a question */
     say(fd, to, question, len, 0x01, 0, 66);
     say(fd, to, question, len, 0x91, 3, 0); /* OPCODE is 2 */
     say(fd, to, question, len, 0xf9, 0, 66);
@@ -223,7 +223,7 @@ static void only_an_answer_to_the_question_is_taken(void **state)
     assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), (struct fair_owner){0}, on_outcome, &outcome));
     while ((len = recvfrom(fd, question, sizeof question, 0, (void *)&asker, &asker_len)) < 0)
         loop_turn(loop, true);
-    for (unsigned i = 0; i < 3; i++) /* more than are read away in one turn */
+    for (unsigned i = 0; i < 3; i++) /* more than one turn drops */
         say_forgeries(fd, &asker, question, (size_t)len);
     for (unsigned i = 0; i < 20 && !outcome.came; i++)
         loop_turn(loop, true);
@@ -244,7 +244,7 @@ static void on_any_outcome(void *owner, const struct dns_answer *answer)
     ++*(unsigned *)owner;
 }
 
-/* A greedy one has asked for more than are sent at a time, of a server that is silent. */
+/* A greedy owner has more open questions than are sent at once, to a server that does not answer. */
 static void a_question_is_not_sent_behind_all_of_another_asker(void **state)
 {
     enum { GREEDY = 5000 };

@@ -78,7 +78,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Whether a change was told within the time. */
+/* Returns true if a change was reported within the time. */
 static bool told(struct world *w, uint64_t time)
 {
     unsigned before = w->changes;
@@ -105,7 +105,7 @@ static void a_replaced_file_is_told(void **state)
     assert_true(told(w, 5 * SECOND));
 }
 
-/* As `cp -p`, `rsync -t` and `tar x` do; when it was changed they cannot set, but a clock of 4 ms may not see it. */
+/* `cp -p`, `rsync -t` and `tar x` keep a file's size and age. They cannot set the time of the last change, but a clock of 4 ms may miss it. */
 static void a_file_of_the_same_size_and_age_is_told(void **state)
 {
     struct world *w = *state;
@@ -151,7 +151,7 @@ static void a_removed_file_and_its_return_are_told(void **state)
     assert_true(told(w, 5 * SECOND));
 }
 
-/* What kubectl does with a folder of keys: their names stay, the folder behind `..data` is another. */
+/* kubelet replaces a folder of keys in this way: the names stay, and `..data` leads to another folder. */
 static void a_folder_swapped_by_a_link_is_told(void **state)
 {
     struct world *w = *state;
@@ -160,7 +160,7 @@ static void a_folder_swapped_by_a_link_is_told(void **state)
     snprintf(fresh, sizeof fresh, "%s/..new", w->folder);
     snprintf(through, sizeof through, "%s/k1", data);
     assert_int_equal(symlink("/nowhere", data), 0);
-    assert_true(watch(w, through)); /* it need not be there */
+    assert_true(watch(w, through)); /* a file that does not exist can be watched */
     assert_int_equal(symlink(w->folder, fresh), 0);
     assert_int_equal(rename(fresh, data), 0);
     assert_true(told(w, 5 * SECOND));

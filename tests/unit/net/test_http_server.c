@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The HTTP server over real sockets: a request is answered with the length of its body, or upgraded to an echo. */
+/* The HTTP server runs over real sockets. It answers a request with the length of its body, or upgrades it to an echo. */
 #include "tests/unit/support.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void on_body(struct http_exchange *x, struct slice piece)
     ((struct visit *)x)->body += piece.len;
 }
 
-/* As much as there is room for. */
+/* Sends as much as there is room for. */
 static void go_on(struct http_exchange *x)
 {
     static const uint8_t block[4096];
@@ -167,7 +167,7 @@ static void say_text(int fd, const char *text)
     say(fd, text, strlen(text));
 }
 
-/* What comes until there is `text` in it, or until the end. */
+/* Reads until the input contains `text`, or until the end. */
 static bool hear(int fd, const char *text, bool *ended)
 {
     static char heard[65536];
@@ -322,7 +322,7 @@ static void a_client_that_stalls_is_not_answered_into_memory(void **state)
     say_text(fd, "GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
     for (int i = 0; i < 200; i++)
         loop_turn(w.loop, false);
-    assert_int_equal(w.closed, 0); /* it waits for room */
+    assert_int_equal(w.closed, 0); /* the exchange waits for room */
     size_t got = 0;
     for (int i = 0; i < 10 * TURNS && got < w.answer; i++) {
         ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);

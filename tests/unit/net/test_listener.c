@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Listeners on Unix and TCP sockets, and the pauses between attempts. */
+/* Tests listeners on Unix and TCP sockets, and the pauses between attempts. */
 #include "tests/unit/support.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct world {
     struct net_address address;
     int taken[64], clients[64];
     unsigned taken_count, client_count, rests;
-    unsigned hold_at, close_at; /* when so many are there; 0: never */
+    unsigned hold_at, close_at; /* number of connections at which the owner does so; 0 means never */
 };
 
 static void on_accepted(void *owner, int fd)
@@ -114,7 +114,7 @@ static void turns_in_a_row_take_more_up_to_the_batch(void **state)
         assert_int_equal(w.taken_count, taken[i]);
     }
     await_taken(&w, CLIENTS);
-    loop_turn(w.loop, false); /* in which nobody comes */
+    loop_turn(w.loop, false); /* a turn without a connection */
     come(&w, 3);
     loop_turn(w.loop, false);
     assert_int_equal(w.taken_count, CLIENTS + 1);
@@ -151,7 +151,7 @@ static void a_listener_may_be_closed_in_its_callback(void **state)
     end(&w);
 }
 
-/* The limit of descriptors that lets no further one be opened. */
+/* Sets the limit of descriptors so that no further one can be opened, and returns the old limit. */
 static struct rlimit no_more_descriptors(void)
 {
     struct rlimit before, now;
@@ -174,7 +174,7 @@ static void without_descriptors_it_rests_and_then_goes_on(void **state)
     for (int i = 0; i < 50; i++)
         loop_turn(w.loop, false);
     assert_int_equal(w.taken_count, 0);
-    assert_int_equal(w.rests, 1); /* it does not turn in circles */
+    assert_int_equal(w.rests, 1); /* the loop does not spin */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     for (int i = 0; i < TURNS && w.taken_count < CLIENTS; i++)
         loop_turn(w.loop, true);
@@ -212,7 +212,7 @@ static void a_released_socket_still_listens(void **state)
     end(&w);
 }
 
-/* ---- threads that share a socket: each has a loop ---- */
+/* ---- threads that share a socket; each of them is a loop here ---- */
 
 enum { THREADS = 3, MANY = 24 };
 
@@ -284,7 +284,7 @@ static unsigned taken_by_all(const struct party *p)
     return sum;
 }
 
-/* Until they have so many; the first thread is always the first to look. */
+/* Connects `clients` clients, and runs the loops until they have accepted `until` connections. The first thread always looks first. */
 static void invite(struct party *p, unsigned clients, unsigned threads, unsigned until)
 {
     struct fail why;
@@ -307,12 +307,12 @@ static void threads_that_share_a_socket_have_equal_parts(void **state)
         assert_int_equal(p.member[i].count, 2);
     close_last(&p.member[1]);
     close_last(&p.member[1]);
-    invite(&p, 2, THREADS, 6); /* for who has lost some */
+    invite(&p, 2, THREADS, 6); /* the thread that lost some takes them */
     assert_int_equal(p.member[1].count, 2);
     invite(&p, 15, THREADS, 21);
     for (size_t i = 0; i < THREADS; i++)
         assert_in_range(p.member[i].count, 4,
-                        11); /* a machine that is busy with others lets a pause run out */
+                        11); /* on a busy machine a pause may end before the others accept */
     end_party(&p);
     (void)state;
 }
@@ -324,7 +324,7 @@ static void nobody_waits_for_a_thread_that_does_not_come(void **state)
     invite(&p, 6, 1, 6);
     assert_int_equal(p.member[0].count, 6);
     listener_close(&p.member[1].listener);
-    invite(&p, 2, THREADS, 8); /* the third alone comes up */
+    invite(&p, 2, THREADS, 8); /* only the third thread accepts */
     assert_int_equal(p.member[2].count, 2);
     end_party(&p);
     (void)state;

@@ -63,7 +63,7 @@ static void a_task_that_defers_itself_does_not_hold_up_the_loop_nor_sleep(void *
     struct counted c = {.task = {.run = count, .context = &c}, .again = 3};
     loop_defer(loop, &c.task);
     for (unsigned i = 0; i < 10 && c.runs < 4; i++)
-        loop_turn(loop, true); /* would wait for ever if nothing woke it */
+        loop_turn(loop, true); /* would block for ever if nothing woke the loop */
     assert_int_equal(c.runs, 4);
 }
 
@@ -80,7 +80,7 @@ static void a_task_may_free_itself(void **state)
         *task = (struct loop_task){.run = free_task, .context = task};
         loop_defer(loop, task);
     }
-    loop_turn(loop, false); /* valgrind and the address sanitizer look on */
+    loop_turn(loop, false); /* Valgrind and AddressSanitizer check each access */
 }
 
 #define POSTS 20000u
@@ -147,7 +147,7 @@ static void a_task_may_be_posted_again_while_it_runs(void **state)
     assert_in_range(runs, 1, POSTS);
 }
 
-/* In both queues at once it would never leave them: run with each turn, for ever. */
+/* A task in both queues at once would never leave them, and run in every turn. */
 static void a_task_may_be_deferred_and_posted_at_once(void **state)
 {
     (void)state;
@@ -212,10 +212,10 @@ static void a_closed_descriptor_gets_no_event_that_was_already_seen(void **state
     for (int i = 0; i < 2; i++)
         loop_io_want(&e.io[i], LOOP_READ);
     loop_turn(loop, false);
-    assert_int_equal(e.ready, 1); /* both were readable in one turn */
+    assert_int_equal(e.ready, 1); /* both were readable in that turn, and the first closed the second */
     assert_int_equal(e.events, LOOP_READ);
     assert_int_equal(loop_io_fd(&e.io[0]), -1);
-    loop_io_want(&e.io[0], LOOP_READ | LOOP_WRITE); /* of a closed one: nothing */
+    loop_io_want(&e.io[0], LOOP_READ | LOOP_WRITE); /* has no effect on a closed loop_io */
     loop_io_close(&e.io[0]);
     loop_turn(loop, false);
     assert_int_equal(e.ready, 1);
@@ -251,18 +251,18 @@ static void only_what_is_wanted_is_told(void **state)
     close(fds[1]);
 }
 
-/* ---- many that are ready at once ---- */
+/* ---- many ready descriptors at once ---- */
 enum { MANY = 200 };
 
-/* Of each: that it was announced, that it was handled. */
+/* Each end notes that it was announced, and that it was handled. */
 struct many {
     struct end {
         struct loop_io io;
         struct many *all;
         unsigned soon, ready;
     } ends[MANY];
-    unsigned announced; /* and not handled yet */
-    unsigned most;      /* of these at once */
+    unsigned announced; /* ends that are announced and not handled */
+    unsigned most;      /* the largest number of these at any time */
     void (*act)(struct end *e);
 };
 
@@ -288,7 +288,7 @@ static void handle(void *owner, int events)
         many->act(e);
 }
 
-/* All of them can write. */
+/* Opens `count` ends, all of which are writable. */
 static void many_open(unsigned count, void (*act)(struct end *e))
 {
     many = calloc(1, sizeof *many);
@@ -330,7 +330,7 @@ static void each_of_many_is_handled_once_and_announced_before(void **state)
         assert_int_equal(many->ends[i].ready, 1);
         soon += many->ends[i].soon;
     }
-    assert_in_range(soon, MANY - 20, MANY - 1); /* but the first of each turn, and of each 64 */
+    assert_in_range(soon, MANY - 20, MANY - 1); /* all but the first of each turn, and one in 64 */
     assert_int_equal(many->announced, 0);
     assert_in_range(many->most, 32, 63);
     many_close();
@@ -369,7 +369,7 @@ static void close_others_and_open_them_again(struct end *e)
         if (other == e)
             continue;
         int fd = loop_io_release(&other->io);
-        memset(&other->io, 0xff, sizeof other->io); /* its memory is somebody else's meanwhile */
+        memset(&other->io, 0xff, sizeof other->io); /* its memory may have another use in between */
         loop_io_open(&other->io, loop, fd, handle, other);
     }
 }
@@ -405,8 +405,8 @@ static void stop_loop(void *owner)
     loop_stop(loop);
 }
 
-/* ---- descriptors that cannot be watched, for a while ---- */
-static bool full; /* epoll takes no other descriptor; what libev calls is ours here */
+/* ---- descriptors that the kernel does not watch for a while ---- */
+static bool full; /* epoll accepts no further descriptor; the test replaces the function that libev calls */
 static unsigned refusals;
 
 int epoll_ctl(int set, int what, int fd, struct epoll_event *event)
@@ -419,7 +419,7 @@ int epoll_ctl(int set, int what, int fd, struct epoll_event *event)
     return (int)syscall(SYS_epoll_ctl, set, what, fd, event);
 }
 
-/* A descriptor with something to read, whose watch was refused. */
+/* A readable descriptor whose watch was refused. */
 struct refused {
     struct loop_io io;
     int fds[2];
@@ -456,7 +456,7 @@ static void refused_free(struct refused *r)
     free(r);
 }
 
-/* Whether it is told that there is something to read, sooner or later. */
+/* Returns true if the descriptor is reported as readable within some time. */
 static bool comes(struct refused *r)
 {
     struct loop_timer patience;
@@ -494,11 +494,11 @@ static void what_cannot_be_watched_and_is_wanted_no_more_is_left_alone(void **st
     struct loop_timer timer;
     loop_timer_open(&timer, loop, want_no_more, r);
     loop_timer_set(&timer, 0);
-    loop_turn(loop, false); /* it is refused once more, and before that is told */
+    loop_turn(loop, false); /* the watch is refused once more, and is stopped before the loop reports it */
     loop_timer_close(&timer);
     refused_free(closed);
     full = false;
-    assert_true(comes(last)); /* all are tried again together */
+    assert_true(comes(last)); /* all watches are tried again together */
     assert_int_equal(r->ready, 0);
     loop_io_want(&r->io, LOOP_READ);
     assert_true(comes(r));
@@ -527,7 +527,7 @@ static void a_timer_fires_once_and_not_too_early(void **state)
     (void)state;
     struct loop_timer timer;
     loop_timer_open(&timer, loop, stop_loop, NULL);
-    usleep(30000); /* libev's idea of now is old */
+    usleep(30000); /* makes libev's time old */
     uint64_t from = loop_clock();
     loop_timer_set(&timer, 5 * SECOND);
     loop_timer_set(&timer, 20 * MILLISECOND);
@@ -565,9 +565,9 @@ static void the_environment_does_not_choose_the_back_end(void **state)
 /* ---- shares ---- */
 struct burner {
     struct loop_io io;
-    uint64_t work; /* µs of each event */
+    uint64_t work; /* time of each event, in µs */
     unsigned events;
-    uint64_t last, longest; /* when it was handled last; the longest time in between */
+    uint64_t last, longest; /* time of the last event; longest time between two events */
 };
 
 static void burn(void *owner, int events)
@@ -582,7 +582,7 @@ static void burn(void *owner, int events)
         ;
 }
 
-/* It can always be written to, so that it is always ready. */
+/* Opens a descriptor that is always writable, and so always ready. */
 static void burner_open(struct burner *b, struct loop_share *share, uint64_t work)
 {
     int fds[2];
@@ -609,7 +609,7 @@ static void run_for(uint64_t time)
     loop_timer_close(&timer);
 }
 
-/* By the clock: whatever else the machine does, it does to both. */
+/* Shares are measured by the clock: other load of the machine slows both owners. */
 static void an_owner_of_many_gets_little_more_time_than_an_owner_of_one(void **state)
 {
     (void)state;
@@ -633,7 +633,7 @@ static void an_owner_of_many_gets_little_more_time_than_an_owner_of_one(void **s
     loop_share_close(&shares[0]);
     loop_share_close(&shares[1]);
     assert_in_range(other.events, events / 4, events * 2);
-    assert_true(most - least <= 1); /* and so do those of the owner of many, among themselves */
+    assert_true(most - least <= 1); /* the descriptors of the owner of many share its time equally */
 }
 
 static void who_took_too_much_is_served_later(void **state)
@@ -650,7 +650,7 @@ static void who_took_too_much_is_served_later(void **state)
     loop_io_close(&quick.io);
     loop_share_close(&shares[0]);
     loop_share_close(&shares[1]);
-    assert_true(quick.events > 5 * slow.events); /* a hundred times, if the machine did nothing else */
+    assert_true(quick.events > 5 * slow.events); /* about a hundred times as many on an idle machine */
 }
 
 static void shares_of_a_group_are_one_to_others(void **state)
@@ -678,7 +678,7 @@ static void shares_of_a_group_are_one_to_others(void **state)
     loop_share_close(&own);
     loop_share_close(&group);
     assert_in_range(other.events, events / 4, events * 2);
-    assert_true(least > 0); /* one that the machine has interrupted may have as few */
+    assert_true(least > 0); /* a share that the machine has interrupted may have very few */
 }
 
 static void a_group_is_served_while_its_shares_come_and_go(void **state)
@@ -697,7 +697,7 @@ static void a_group_is_served_while_its_shares_come_and_go(void **state)
     loop_io_close(&in[0].io);
     loop_share_close(&shares[0]);
     run_for(5 * MILLISECOND);
-    loop_io_join(&in[1].io, &elsewhere); /* out of the last share of the group */
+    loop_io_join(&in[1].io, &elsewhere); /* the last share of the group becomes empty */
     loop_share_close(&shares[1]);
     unsigned before = in[1].events;
     run_for(5 * MILLISECOND);
@@ -717,7 +717,7 @@ static void who_asks_for_another_event_gets_it_in_another_turn(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     loop_io_open(&b.io, loop, fds[0], burn, &b);
     loop_io_join(&b.io, &share);
-    loop_io_again(&b.io, LOOP_READ); /* it is not wanted */
+    loop_io_again(&b.io, LOOP_READ); /* no event is wanted */
     loop_turn(loop, false);
     assert_int_equal(b.events, 0);
     loop_io_want(&b.io, LOOP_READ);

@@ -22,7 +22,7 @@ static void no_event(void *owner, int events)
     (void)owner, (void)events;
 }
 
-/* libev's default would end the process at the first of these. */
+/* libev's default allocator would end the process at the first failure. */
 static void a_loop_grows_without_memory_and_nobody_new_is_let_in(void **state)
 {
     static struct loop_timer timers[MANY];
@@ -37,7 +37,7 @@ static void a_loop_grows_without_memory_and_nobody_new_is_let_in(void **state)
         loop_io_open(&ios[i], loop, dup(listener), no_event, NULL);
 
     alloc_fail_at(1);
-    int more = 8; /* of who is in already, when nobody else is let in */
+    int more = 8; /* descriptors of connections that are open when no new one is accepted */
     for (int i = 0; i < MANY && (loop_memory_whole() || more--); i++) {
         loop_timer_open(&timers[i], loop, nothing, NULL);
         loop_timer_set(&timers[i], 100 * SECOND);

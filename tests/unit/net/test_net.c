@@ -163,14 +163,14 @@ static void tcp_connects_on_a_free_port(const char *written)
     assert_tuned(server);
     struct net_peer peer;
     assert_false(net_peer(server, &peer));
-    /* the same port again: refused, with the address in the reason */
+    /* listening on the same port again fails, with the address in the reason */
     assert_int_equal(net_listen(&bound, 0, &why), -1);
     assert_non_null(strstr(why.text, text));
     assert_non_null(strstr(why.text, strerror(EADDRINUSE)));
     close(client);
     close(server);
     net_unlisten(listener);
-    client = net_connect(&bound, &why); /* nobody is there any more: now or a moment later */
+    client = net_connect(&bound, &why); /* nobody listens any more: the failure comes now or a moment later */
     if (client >= 0) {
         struct pollfd p = {.fd = client, .events = POLLOUT};
         assert_int_equal(poll(&p, 1, 2000), 1);
@@ -208,7 +208,8 @@ static void tcp_listens_and_connects(void **state)
     tcp_connects_on_a_free_port("[::1]:0");
 }
 
-/* As it happens, now and then, to who dials a port that nobody listens on, on this host: the system gives it that port. */
+/* Connects to itself. This happens now and then to a program that dials a port of its own host on which nobody listens: the kernel gives the
+ * socket that very port. */
 static void connects_to_itself(const char *written)
 {
     struct net_address address = address_of(written), bound;
@@ -228,7 +229,8 @@ static void a_connection_to_itself_is_none(void **state)
     connects_to_itself("[::1]:0");
 }
 
-/* In a process of another namespace of processes, as in another container of the same pod. -1: there can be none here. */
+/* Returns the peer's pid as a process in another PID namespace sees it, such as one in another container of the same pod; -1 if this system
+ * allows no such namespace. */
 static int peer_seen_from_elsewhere(int server)
 {
     struct net_peer peer;
@@ -297,7 +299,7 @@ static void only_a_socket_that_nobody_listens_on_is_replaced(void **state)
     assert_int_equal(net_listen(&address, 0600, &why), -1);
     assert_non_null(strstr(why.text, path));
     assert_non_null(strstr(why.text, "another process"));
-    close(first); /* as a process that was killed leaves it */
+    close(first); /* the file that a killed process leaves */
     assert_int_equal(access(path, F_OK), 0);
     int second = net_listen(&address, 0600, &why);
     assert_true(second >= 0);
@@ -326,7 +328,7 @@ static void a_folder_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(why.text, "unix@/nowhere/at/all.sock"));
 }
 
-/* The queue of the listener is full: the system lets the next one wait. */
+/* The listener's queue is full, so the kernel lets the next connection wait. */
 static void a_connection_that_is_being_made_is_not_made(void **state)
 {
     (void)state;
@@ -352,7 +354,7 @@ static int acknowledges_at_once(int fd)
     return quick;
 }
 
-/* The queue of the listener is full, so that the handshake does not go on before the socket has been looked at. */
+/* The listener's queue is full, so the handshake cannot complete before the test has looked at the socket. */
 static void one_that_asks_acknowledges_the_handshake_with_its_question(void **state)
 {
     (void)state;
@@ -389,7 +391,7 @@ static void the_backlog_takes_a_burst(void **state)
     net_unlisten(listener);
 }
 
-/* In "in": a socket, folders, and links to a socket outside. */
+/* Makes a folder "in" with a socket, folders, and links to a socket outside. */
 static void beneath_a_folder_no_link_is_followed(void **state)
 {
     (void)state;

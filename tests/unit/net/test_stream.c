@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams over real sockets, whose other end is the test. */
+/* The streams run over real sockets, and the test plays the peer. */
 #include "tests/unit/support.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define KIB   ((size_t)1024)
 #define MIB   (KIB * KIB)
-#define TURNS 20000 /* of the loop, for anything that a test waits for */
+#define TURNS 20000 /* turns of the loop that a test waits for anything at most */
 
 enum action { NOTHING, CONSUME, CLOSE, FINISH, RELEASE, PAUSE, ANSWER, FAREWELL };
 
@@ -28,7 +28,7 @@ struct owner {
     unsigned inputs, ends, lates, connects, gone, sends;
     int error, released;
     size_t consumed;
-    bool in_order; /* what was consumed is the pattern */
+    bool in_order; /* all bytes consumed were those of the pattern */
 };
 
 static uint8_t pattern(size_t at)
@@ -75,7 +75,7 @@ static void act(struct owner *o, enum action action)
     case PAUSE:
         stream_pause(&o->stream, true);
         break;
-    case FAREWELL: /* what comes is answered with the last output */
+    case FAREWELL: /* answers the input with the last output */
         put_pattern(o, 400 * KIB);
         stream_finish(&o->stream, &o->linger);
         break;
@@ -87,7 +87,7 @@ static void act(struct owner *o, enum action action)
     }
 }
 
-/* What the owner has of its stream stays readable in the callback, whatever it does there. */
+/* The owner's input stays readable until the call-back returns, whatever the owner does to the stream. */
 static void act_on_input(struct owner *o, enum action action)
 {
     struct slice in = buffer_slice(&o->stream.in);
@@ -189,7 +189,7 @@ static void turns(struct owner *o, unsigned count)
         loop_turn(o->loop, false);
 }
 
-/* The peer says `count` bytes of the pattern, as they are taken, beginning with the one numbered `from`. */
+/* The peer sends `count` bytes of the pattern, from the byte numbered `from` on, as fast as the stream takes them. */
 static void say(struct owner *o, size_t from, size_t count)
 {
     uint8_t *bytes = malloc(count);
@@ -206,7 +206,7 @@ static void say(struct owner *o, size_t from, size_t count)
     free(bytes);
 }
 
-/* How much the peer hears until the end, or until nothing more comes. */
+/* Returns the number of bytes that the peer receives until the end, or until no more come. */
 static size_t hear(struct owner *o, bool *ended)
 {
     uint8_t bytes[4096];
@@ -224,7 +224,7 @@ static size_t hear(struct owner *o, bool *ended)
     return heard;
 }
 
-/* Until the loop has seen to it that `*what` is not 0 any more. */
+/* Runs the loop until *what is not 0. */
 static void await(struct owner *o, const unsigned *what)
 {
     for (int i = 0; i < TURNS && !*what; i++)
@@ -257,7 +257,7 @@ static void input_is_held_up_to_exactly_its_limit(void **state)
         o.stream.in = buffer_with_limit(sizes[i]);
         open_pair(&o, &usual);
         assert_int_equal(setsockopt(o.peer, SOL_SOCKET, SO_SNDBUF, &(int){8 * (int)MIB}, sizeof(int)), 0);
-        for (size_t said = 0; said <= sizes[i]; said++) { /* one more than the limit */
+        for (size_t said = 0; said <= sizes[i]; said++) { /* sends one byte more than the limit */
             uint8_t rest[4096];
             size_t part = sizes[i] + 1 - said < sizeof rest ? sizes[i] + 1 - said : sizeof rest;
             for (size_t k = 0; k < part; k++)
@@ -272,7 +272,7 @@ static void input_is_held_up_to_exactly_its_limit(void **state)
         unsigned inputs = o.inputs;
         turns(&o, 50);
         assert_int_equal(o.inputs, inputs);
-        o.on_input = CONSUME; /* the one byte that waited comes when there is room again */
+        o.on_input = CONSUME; /* the waiting byte comes once there is room */
         consume(&o);
         turns(&o, 10);
         assert_int_equal(o.consumed, sizes[i] + 1);
@@ -327,13 +327,14 @@ static void what_is_held_is_offered_again_behind_a_pause(void **state)
     o.on_input = NOTHING;
     assert_int_equal(send(o.peer, "a", 1, 0), 1);
     turns(&o, 5);
-    o.on_input = CLOSE; /* also there it may be closed, and what it holds is readable until it returns */
+    /* the owner may close the stream here, too, and its input stays readable until the call-back returns */
+    o.on_input = CLOSE;
     stream_offer(&o.stream);
     assert_int_equal(stream_held(&o.stream), 0);
     end(&o);
 }
 
-/* Takes a byte of each input, and leaves the rest for another turn. */
+/* Takes one byte of each input and leaves the rest for another turn. */
 static void take_a_byte(void *owner)
 {
     struct owner *o = owner;
@@ -462,7 +463,7 @@ static void a_peer_that_stalls_holds_the_output_and_not_the_loop(void **state)
     stream_send(&o.stream);
     turns(&o, 50);
     assert_true(buffer_len(&o.stream.out) > 0);
-    say(&o, 0, 100); /* it is heard all the same */
+    say(&o, 0, 100); /* input is still read */
     assert_int_equal(o.consumed, 100);
     assert_int_equal(hear(&o, &ended), MIB);
     end(&o);
@@ -499,7 +500,7 @@ static void our_own_half_close_follows_the_last_byte(void **state)
     stream_half_close(&o.stream);
     assert_int_equal(hear(&o, &ended), MIB);
     assert_true(ended);
-    say(&o, 0, 65535); /* the peer's side is read on */
+    say(&o, 0, 65535); /* the peer's bytes are still read */
     assert_int_equal(o.consumed, 65535);
     end(&o);
 }
@@ -596,7 +597,7 @@ static void a_failed_write_is_told_from_the_loop_behind_what_was_said_before(voi
     put_pattern(&o, 10);
     stream_send(&o.stream);
     assert_int_equal(o.ends, 0);
-    assert_int_equal(stream_held(&o.stream), 0); /* nobody takes it any more */
+    assert_int_equal(stream_held(&o.stream), 0); /* output that nobody can take is dropped */
     await(&o, &o.ends);
     assert_int_equal(o.error, EPIPE);
     assert_int_equal(o.consumed, 1);
@@ -629,7 +630,7 @@ static void who_hears_out_reads_a_peer_that_takes_nothing_to_its_end(void **stat
     stream_send_soon(&o.stream);
     turns(&o, 20);
     assert_int_equal(o.ends, 0);
-    assert_int_equal(o.sends, 1); /* it waits for nothing any more */
+    assert_int_equal(o.sends, 1); /* the stream waits for no more events */
     assert_int_equal(stream_held(&o.stream), 0);
     say(&o, 0, 65536);
     assert_int_equal(o.consumed, 65536);
@@ -696,7 +697,7 @@ static void what_is_sent_early_is_there_before_the_loop_has_its_turn(void **stat
     assert_true(stream_send_early(&o.stream));
     assert_int_equal(buffer_len(&o.stream.out), 0);
     assert_int_equal(recv(o.peer, bytes, sizeof bytes, 0), 10);
-    assert_false(stream_send_early(&o.stream)); /* it connects no more */
+    assert_false(stream_send_early(&o.stream)); /* the stream is not connecting any more */
     say(&o, 0, 1000);
     await(&o, &o.inputs);
     assert_int_equal(o.connects + o.sends, 0);
@@ -722,7 +723,7 @@ static void what_the_socket_does_not_take_early_follows(void **state)
     end(&o);
 }
 
-/* The listener's queue is full: the system lets the next one wait. */
+/* The listener's queue is full, so the kernel lets the next connection wait. */
 static void nothing_is_sent_early_while_the_connection_is_being_made(void **state)
 {
     (void)state;
@@ -775,7 +776,7 @@ static void a_connection_that_is_refused_ends_with_the_reason(void **state)
     end(&o);
 }
 
-/* ---- closing in a callback ---- */
+/* ---- closing in a call-back ---- */
 static void a_stream_may_be_closed_in_each_of_its_callbacks(void **state)
 {
     (void)state;
@@ -883,7 +884,7 @@ static void a_finished_stream_sends_the_rest_and_reads_away_what_comes(void **st
         stream_finish(&o.stream, &o.linger);
         assert_int_equal(hear(&o, &ended), sizes[i]);
         assert_true(ended);
-        assert_int_equal(o.gone, 0); /* the peer has not ended yet */
+        assert_int_equal(o.gone, 0); /* the peer has not ended its side yet */
         shutdown(o.peer, SHUT_WR);
         await(&o, &o.gone);
         assert_true(stream_was_taken(&o.stream));
@@ -893,12 +894,12 @@ static void a_finished_stream_sends_the_rest_and_reads_away_what_comes(void **st
     }
 }
 
-/* Each part is taken in time, but all of it would take ten times as long as the close may. */
+/* The peer takes each part in time, but everything would take ten times as long as the close may. */
 static void a_peer_that_takes_a_little_at_a_time_is_not_waited_for_without_end(void **state)
 {
     const uint64_t step = 20 * MILLISECOND;
     struct owner o = {.linger = {step, step, MIB, 0, 0}};
-    const int small = 4096; /* of the kernel's memory, which is else taken in large parts */
+    const int small = 4096; /* a small send buffer, from which the peer takes small parts */
     uint8_t taken[2048];
     (void)state;
     open_pair(&o, &usual);
@@ -1004,7 +1005,8 @@ static void without_a_step_the_grace_is_for_all_together(void **state)
     put_pattern(&o, 4 * MIB);
     stream_finish(&o.stream, &o.linger);
     uint64_t began = loop_clock();
-    while (!o.gone && loop_clock() - began < 5 * SECOND) { /* a trickle buys no time */
+    /* a few bytes now and then do not extend the time */
+    while (!o.gone && loop_clock() - began < 5 * SECOND) {
         (void)!recv(o.peer, byte, sizeof byte, MSG_DONTWAIT);
         loop_turn(o.loop, true);
     }
@@ -1061,7 +1063,7 @@ static void who_is_in_the_middle_of_something_is_read_to_its_end(void **state)
     }
 }
 
-/* Also behind the FIN it would not be heard: HAProxy ends both sides of a tunnel at that. */
+/* After FIN, the rest of the peer's frame would be lost: HAProxy ends both sides of a tunnel at a FIN. */
 static void our_end_follows_the_rest_of_what_the_peer_has_begun(void **state)
 {
     (void)state;
@@ -1141,7 +1143,7 @@ static void what_has_arrived_by_then_is_not_late(void **state)
     struct owner o = {.on_input = CLOSE};
     open_pair(&o, &usual);
     stream_set_time(&o.stream, 1000);
-    usleep(5000); /* the thread stands still */
+    usleep(5000); /* this thread is delayed */
     assert_int_equal(send(o.peer, "a", 1, 0), 1);
     await(&o, &o.gone);
     assert_int_equal(o.inputs, 1);

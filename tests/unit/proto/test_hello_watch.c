@@ -190,8 +190,8 @@ static void a_session_that_is_resumed_has_one_hello(void **state)
         assert_true(SSL_session_reused(e.client));
         assert_true(l.watch.done && !l.bad && l.len == 0);
         assert_int_equal(l.hellos, 1);
-        SSL_set_shutdown(e.client,
-                         SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN); /* without this the session could not be resumed */
+        /* without this the session could not be resumed */
+        SSL_set_shutdown(e.client, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
         SSL_free(e.client);
         SSL_free(e.server);
     }

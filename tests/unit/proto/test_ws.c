@@ -604,7 +604,8 @@ static void an_image_says_no_head_that_was_refused(void **state)
                  {SLICE_LITERAL("\x82\x7e"), true},
                  {SLICE_LITERAL("\x82\x7e\x01"), true},
                  {SLICE_LITERAL("\x82\x7f\0\0\0\0\0\1\0"), true},
-                 {SLICE_LITERAL("\x89\x7e\x01"), false}, /* a Ping that is longer than a control frame may be */
+                 /* a Ping that is longer than a control frame may be */
+                 {SLICE_LITERAL("\x89\x7e\x01"), false},
                  {SLICE_LITERAL("\x88\x7f\0\0\0\0\0\0\xff"), false},
                  {SLICE_LITERAL("\x83\x7e\x01"), false},
                  {SLICE_LITERAL("\x80\x7e\x01"), false},
@@ -637,7 +638,8 @@ static void some_frames_are_cut_off_between_two(void **state)
     }
     size_t len = (size_t)(at - all);
     for (unsigned frames = 1; frames < 6; frames++) {
-        for (size_t cut = 0; cut < len; cut++) { /* the decoder has taken `cut` bytes, or those of them that end a frame or a head */
+        /* the decoder has taken `cut` bytes, or those of them that end a frame or a head */
+        for (size_t cut = 0; cut < len; cut++) {
             struct ws_decoder d = ws_decoder_of(WS_CLIENT, 200);
             struct slice before = slice_of(all, cut);
             struct ws_piece piece;

@@ -14,8 +14,8 @@
 #include "spoa/spop/hello.h"
 #include "spoa/spop/server.h"
 
-#define TURNS_MOST 3000 /* each takes about a millisecond */
-#define TICKETS    64
+#define TURNS_MAX 3000 /* each takes about a millisecond */
+#define TICKETS   64
 
 static char folder[] = "/tmp/test_server.XXXXXX";
 static struct net_address unix_address, address;
@@ -168,7 +168,7 @@ static struct slice hear(int fd, size_t frames, bool *ended)
 {
     size_t len = 0, seen = 0, start = 0;
     *ended = false;
-    for (int i = 0; i < TURNS_MOST && (seen < frames || start < len) && !*ended; i++) {
+    for (int i = 0; i < TURNS_MAX && (seen < frames || start < len) && !*ended; i++) {
         loop_turn(loop, false);
         size_t room = seen < frames ? sizeof in_memory - SPOP_FRAME_MAX - len
                                     : rest_of_frame(in_memory + start, len - start);
@@ -819,7 +819,7 @@ static void a_peer_that_never_reads_is_closed(void **state)
     for (uint64_t i = 0; i < 200; i++)
         put_notify(&w, i, "size", spop_int(8000));
     say(fd, writer_slice(&w));
-    for (int i = 0; i < TURNS_MOST && COUNTER(connections); i++)
+    for (int i = 0; i < TURNS_MAX && COUNTER(connections); i++)
         turns(1);
     assert_int_equal(COUNTER(connections), 0);
     assert_int_equal(COUNTER(errors_timeout), 1);
@@ -866,7 +866,8 @@ static void accepting_pauses_when_descriptors_run_out(void **state)
     assert_in_range(COUNTER(accept_pauses), 1, 2 + (loop_clock() - from) / 100000);
     assert_echoes(good);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-    int next = dial_and_greet(16380); /* accepted after the connection that waited, unless Valgrind dropped that one */
+    /* accepted after the connection that waited, unless Valgrind dropped that one */
+    int next = dial_and_greet(16380);
     close(next);
     close(good);
     close(fd);

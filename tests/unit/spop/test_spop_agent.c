@@ -17,7 +17,7 @@
 #include "spoa/spop/hello.h"
 #include "spoa/spop/spop_agent.h"
 
-#define ALLOCATIONS_MOST 200
+#define ALLOCATIONS_MAX 200
 
 static char folder[] = "/tmp/test_spop_agent.XXXXXX";
 static char path[64], address[80];
@@ -55,8 +55,7 @@ static struct spop_frame hear(int fd)
     assert_int_equal(spop_frame_read(slice_of(memory, SPOP_LENGTH_BYTES), SPOP_FRAME_MAX, &frame, &size),
                      SPOP_STEP_MORE);
     hear_all(fd, memory + SPOP_LENGTH_BYTES, size - SPOP_LENGTH_BYTES);
-    assert_int_equal(spop_frame_read(slice_of(memory, size), SPOP_FRAME_MAX, &frame, &size),
-                     SPOP_STEP_FRAME);
+    assert_int_equal(spop_frame_read(slice_of(memory, size), SPOP_FRAME_MAX, &frame, &size), SPOP_STEP_FRAME);
     return frame;
 }
 
@@ -615,7 +614,7 @@ static void no_memory_at_any_point_is_said(void **state)
     (void)state;
     bool made = false;
     later.ticket = (struct spop_agent_ticket){0, 0, 0};
-    for (unsigned at = 1; at < ALLOCATIONS_MOST && !made; at++) {
+    for (unsigned at = 1; at < ALLOCATIONS_MAX && !made; at++) {
         struct spop_agent *other;
         alloc_fail_at(at);
         made = make(&other);
