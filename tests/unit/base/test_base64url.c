@@ -92,7 +92,7 @@ static void foreign_characters_lengths_and_spare_bits_are_refused(void **state)
     (void)state;
 }
 
-static void what_does_not_fit_is_refused_and_nothing_stays(void **state)
+static void decoded_bytes_that_do_not_fit_are_refused_and_none_is_left(void **state)
 {
     uint8_t memory[5];
     for (size_t size = 0; size < 6; size++) {
@@ -111,7 +111,7 @@ int main(void)
         cmocka_unit_test(every_two_bytes_come_back),
         cmocka_unit_test(only_one_spelling_of_two_characters_decodes_to_a_byte),
         cmocka_unit_test(foreign_characters_lengths_and_spare_bits_are_refused),
-        cmocka_unit_test(what_does_not_fit_is_refused_and_nothing_stays),
+        cmocka_unit_test(decoded_bytes_that_do_not_fit_are_refused_and_none_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

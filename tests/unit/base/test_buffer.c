@@ -73,7 +73,7 @@ static void holds_what_it_held_when_memory_is_short(void **state)
     buffer_free(&b);
 }
 
-static void what_is_held_changes_places_and_limits_do_not(void **state)
+static void swapping_exchanges_the_content_and_not_the_limits(void **state)
 {
     struct buffer a = buffer_with_limit(8), b = buffer_with_limit(3);
     (void)state;
@@ -103,7 +103,7 @@ static void an_empty_one_has_no_memory(void **state)
     buffer_free(&b);
 }
 
-static void it_can_be_cut_and_limited_anew(void **state)
+static void a_buffer_can_be_cut_and_get_another_limit(void **state)
 {
     struct buffer b = buffer_with_limit(SIZE_MAX);
     (void)state;
@@ -126,9 +126,9 @@ int main(void)
         cmocka_unit_test(keeps_bytes_in_order_up_to_its_limit),
         cmocka_unit_test(room_may_be_written_to_its_last_byte),
         cmocka_unit_test(holds_what_it_held_when_memory_is_short),
-        cmocka_unit_test(what_is_held_changes_places_and_limits_do_not),
+        cmocka_unit_test(swapping_exchanges_the_content_and_not_the_limits),
         cmocka_unit_test(an_empty_one_has_no_memory),
-        cmocka_unit_test(it_can_be_cut_and_limited_anew),
+        cmocka_unit_test(a_buffer_can_be_cut_and_get_another_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

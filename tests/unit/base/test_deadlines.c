@@ -85,7 +85,7 @@ static void says_who_is_due_next_whatever_was_set_and_cleared(void **state)
     }
 }
 
-static void of_none_there_is_no_time(void **state)
+static void an_empty_heap_has_no_deadline(void **state)
 {
     (void)state;
     struct deadlines d;
@@ -138,7 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_who_is_due_next_whatever_was_set_and_cleared),
-        cmocka_unit_test(of_none_there_is_no_time),
+        cmocka_unit_test(an_empty_heap_has_no_deadline),
         cmocka_unit_test(room_for_more_leaves_what_is_there),
         cmocka_unit_test(says_that_there_is_no_room),
     };

@@ -73,7 +73,7 @@ static void many_small_owners_leave_what_is_spared(void **state)
     free(f);
 }
 
-/* Each of the forty takes all that it may have, after the one before it. */
+/* Forty owners come one after the other, and each takes all that it may have. */
 static void very_many_owners_leave_some_in_whatever_order_they_come(void **state)
 {
     const struct fair_limits all[] = {{.places = 8192, .each = 1024},
@@ -100,7 +100,7 @@ static void very_many_owners_leave_some_in_whatever_order_they_come(void **state
     }
 }
 
-static void of_one_owner_there_are_so_many_at_most(void **state)
+static void one_owner_has_a_bounded_number_of_places(void **state)
 {
     struct fair *f = fair_of(1000, 10, 0);
     struct fair_place places[20] = {{NULL}};
@@ -184,7 +184,7 @@ static void one_unverified_owner_leaves_some_to_the_next(void **state)
     free(f);
 }
 
-static void what_is_in_use_does_not_wait_for_what_nobody_has_seen(void **state)
+static void sandboxes_in_use_do_not_wait_for_unverified_owners(void **state)
 {
     struct fair *f = fair_of(10000, 0, 8);
     struct fair_place *new_ones = calloc(3000, sizeof *new_ones), used[30] = {{NULL}}, *p;
@@ -222,7 +222,7 @@ static void each_rank_is_served_whatever_the_others_want(void **state)
     free(f);
 }
 
-static void what_waits_longest_is_found_and_may_wait_once_more(void **state)
+static void the_oldest_waiting_place_is_found_and_can_wait_again(void **state)
 {
     struct fair *f = fair_of(10, 0, 0);
     struct fair_place a = {NULL}, b = {NULL}, c = {NULL};
@@ -290,14 +290,14 @@ int main(void)
         cmocka_unit_test(an_owner_who_fills_its_places_is_refused_and_nobody_else),
         cmocka_unit_test(the_next_owner_finds_a_place_however_many_are_greedy),
         cmocka_unit_test(many_small_owners_leave_what_is_spared),
-        cmocka_unit_test(of_one_owner_there_are_so_many_at_most),
+        cmocka_unit_test(one_owner_has_a_bounded_number_of_places),
         cmocka_unit_test(unverified_owners_have_half_of_it_together),
         cmocka_unit_test(a_greedy_owner_does_not_make_others_wait),
         cmocka_unit_test(one_owner_has_half_served_and_the_next_one_is_served_at_once),
         cmocka_unit_test(one_unverified_owner_leaves_some_to_the_next),
-        cmocka_unit_test(what_is_in_use_does_not_wait_for_what_nobody_has_seen),
+        cmocka_unit_test(sandboxes_in_use_do_not_wait_for_unverified_owners),
         cmocka_unit_test(each_rank_is_served_whatever_the_others_want),
-        cmocka_unit_test(what_waits_longest_is_found_and_may_wait_once_more),
+        cmocka_unit_test(the_oldest_waiting_place_is_found_and_can_wait_again),
         cmocka_unit_test(very_many_owners_leave_some_in_whatever_order_they_come),
         cmocka_unit_test(owners_are_told_apart),
         cmocka_unit_test(without_memory_there_is_none),

@@ -85,7 +85,7 @@ static void refuse_special(const char *name)
 }
 
 /* Opening a FIFO without a writer, and reading a terminal, would block for ever. */
-static void what_is_no_regular_file_is_refused_and_not_waited_for(void **state)
+static void a_file_that_is_not_regular_is_refused_without_waiting(void **state)
 {
     (void)state;
     char name[] = "/tmp/cellgate-file-XXXXXX";
@@ -214,7 +214,7 @@ static void a_secret_is_read_if_it_is_no_more_exposed_than_its_reader_allows(voi
     assert_int_equal(file_exposure("/nowhere/at/all", FILE_READ_BY_SELF, &why), FILE_PRIVATE);
 }
 
-static void what_cannot_be_read_is_named(void **state)
+static void an_unreadable_file_is_named_in_the_error(void **state)
 {
     (void)state;
     assert_false(file_read("/nowhere/at/all", 10, &content, &why));
@@ -234,8 +234,8 @@ int main(void)
         cmocka_unit_test(a_file_over_the_limit_is_refused),
         cmocka_unit_test(an_empty_file_is_present_and_empty),
         cmocka_unit_test(a_pipe_is_read_to_its_end_for_whoever_asks_for_that),
-        cmocka_unit_test(what_is_no_regular_file_is_refused_and_not_waited_for),
-        cmocka_unit_test(what_cannot_be_read_is_named),
+        cmocka_unit_test(a_file_that_is_not_regular_is_refused_without_waiting),
+        cmocka_unit_test(an_unreadable_file_is_named_in_the_error),
         cmocka_unit_test(a_file_that_everybody_can_read_is_public),
         cmocka_unit_test(one_judge_knows_who_else_can_use_a_secret),
         cmocka_unit_test(a_secret_is_read_if_it_is_no_more_exposed_than_its_reader_allows),

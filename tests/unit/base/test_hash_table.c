@@ -36,7 +36,7 @@ static size_t longest(const struct hash_table *t)
     return longest;
 }
 
-static void it_grows_and_shrinks_with_what_is_in_it(void **state)
+static void a_table_grows_and_shrinks_with_its_nodes(void **state)
 {
     struct hash_table t = {.count = 0};
     (void)state;
@@ -99,7 +99,7 @@ static void without_memory_chains_are_longer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_grows_and_shrinks_with_what_is_in_it),
+        cmocka_unit_test(a_table_grows_and_shrinks_with_its_nodes),
         cmocka_unit_test(equal_hashes_are_told_apart),
         cmocka_unit_test(without_memory_chains_are_longer),
     };

@@ -229,7 +229,7 @@ static void model_check(void)
     assert_true(!slabs->empty_count || slabs->count <= needed + 1);
 }
 
-static void what_is_taken_given_rested_and_woken_in_any_order_is_as_it_was_left(void **state)
+static void objects_keep_their_content_under_random_operations(void **state)
 {
     (void)state;
     static const size_t sizes[] = {24, 296, 1992, 6552, 8192};
@@ -269,7 +269,7 @@ static size_t resident(const struct slabs *slabs)
     return pages;
 }
 
-static void those_that_rest_cost_no_memory_and_nothing_once_they_are_gone(void **state)
+static void resting_objects_cost_no_memory_and_their_places_go_with_them(void **state)
 {
     (void)state;
     struct slabs slabs = slabs_of(SIZE);
@@ -296,11 +296,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_zeroed_objects_that_do_not_overlap),
         cmocka_unit_test(one_that_rests_has_a_place_whatever_is_taken_meanwhile),
-        cmocka_unit_test(what_is_taken_given_rested_and_woken_in_any_order_is_as_it_was_left),
+        cmocka_unit_test(objects_keep_their_content_under_random_operations),
 #ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(gives_slabs_back_that_are_free_but_the_last),
         cmocka_unit_test(takes_what_was_given_back_before_a_new_slab),
-        cmocka_unit_test(those_that_rest_cost_no_memory_and_nothing_once_they_are_gone),
+        cmocka_unit_test(resting_objects_cost_no_memory_and_their_places_go_with_them),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

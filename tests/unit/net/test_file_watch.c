@@ -120,7 +120,7 @@ static void a_file_of_the_same_size_and_age_is_told(void **state)
     assert_true(told(w, 5 * SECOND));
 }
 
-static void what_cannot_be_taken_is_told_again_until_it_is(void **state)
+static void a_change_is_reported_again_until_it_is_applied(void **state)
 {
     struct world *w = *state;
     put(w->key, "2");
@@ -173,7 +173,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_rewritten_file_is_told_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_replaced_file_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_of_the_same_size_and_age_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_told_again_until_it_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_change_is_reported_again_until_it_is_applied, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_beside_it_is_not_told_until_it_is_watched_too, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_folder_swapped_by_a_link_is_told, setup, teardown),

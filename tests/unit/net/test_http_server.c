@@ -255,7 +255,7 @@ static void a_head_is_refused_at_exactly_its_limit(void **state)
     }
 }
 
-static void what_is_no_request_is_refused_and_ended(void **state)
+static void a_malformed_request_is_refused_and_the_connection_ends(void **state)
 {
     (void)state;
     int fd = come();
@@ -371,7 +371,7 @@ int main(void)
         TEST(a_request_may_be_cut_anywhere),
         TEST(bodies_of_every_size_are_counted),
         TEST(a_head_is_refused_at_exactly_its_limit),
-        TEST(what_is_no_request_is_refused_and_ended),
+        TEST(a_malformed_request_is_refused_and_the_connection_ends),
         TEST(a_head_that_does_not_end_is_late),
         TEST(more_than_the_places_wait),
         TEST(a_client_that_leaves_ends_its_exchange),

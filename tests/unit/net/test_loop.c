@@ -336,7 +336,7 @@ static void each_of_many_is_handled_once_and_announced_before(void **state)
     many_close();
 }
 
-static void of_one_that_is_ready_nothing_is_announced(void **state)
+static void a_single_ready_descriptor_is_not_announced(void **state)
 {
     (void)state;
     many_open(1, NULL);
@@ -353,7 +353,7 @@ static void want_nothing_of_others(struct end *e)
             loop_io_want(&many->ends[i].io, LOOP_READ);
 }
 
-static void who_wants_something_else_by_then_gets_no_event_that_was_already_seen(void **state)
+static void a_change_of_the_wanted_events_drops_events_already_seen(void **state)
 {
     (void)state;
     many_open(10, want_nothing_of_others);
@@ -374,7 +374,7 @@ static void close_others_and_open_them_again(struct end *e)
     }
 }
 
-static void who_is_opened_anew_gets_no_event_of_before(void **state)
+static void a_reopened_descriptor_gets_no_earlier_event(void **state)
 {
     (void)state;
     many_open(10, close_others_and_open_them_again);
@@ -468,7 +468,7 @@ static bool comes(struct refused *r)
     return r->ready == 1;
 }
 
-static void what_cannot_be_watched_is_watched_when_it_can(void **state)
+static void a_refused_watch_is_retried_until_the_kernel_accepts_it(void **state)
 {
     (void)state;
     struct refused *r = refused_new(), *other = refused_new();
@@ -487,7 +487,7 @@ static void want_no_more(void *owner)
     loop_io_want(&((struct refused *)owner)->io, 0);
 }
 
-static void what_cannot_be_watched_and_is_wanted_no_more_is_left_alone(void **state)
+static void a_refused_watch_that_is_not_wanted_any_more_is_not_retried(void **state)
 {
     (void)state;
     struct refused *r = refused_new(), *closed = refused_new(), *last = refused_new();
@@ -506,7 +506,7 @@ static void what_cannot_be_watched_and_is_wanted_no_more_is_left_alone(void **st
     refused_free(last);
 }
 
-static void what_cannot_be_watched_may_be_wanted_again(void **state)
+static void a_refused_watch_can_be_dropped_and_wanted_again(void **state)
 {
     (void)state;
     struct refused *r = refused_new();
@@ -636,7 +636,7 @@ static void an_owner_of_many_gets_little_more_time_than_an_owner_of_one(void **s
     assert_true(most - least <= 1); /* the descriptors of the owner of many share its time equally */
 }
 
-static void who_took_too_much_is_served_later(void **state)
+static void a_share_that_used_too_much_is_served_later(void **state)
 {
     (void)state;
     static struct burner slow, quick;
@@ -707,7 +707,7 @@ static void a_group_is_served_while_its_shares_come_and_go(void **state)
     loop_share_close(&group);
 }
 
-static void who_asks_for_another_event_gets_it_in_another_turn(void **state)
+static void loop_io_again_calls_back_in_another_turn(void **state)
 {
     (void)state;
     struct burner b = {0};
@@ -749,20 +749,20 @@ int main(void)
         cmocka_unit_test(a_closed_descriptor_gets_no_event_that_was_already_seen),
         cmocka_unit_test(only_what_is_wanted_is_told),
         cmocka_unit_test(each_of_many_is_handled_once_and_announced_before),
-        cmocka_unit_test(of_one_that_is_ready_nothing_is_announced),
-        cmocka_unit_test(who_wants_something_else_by_then_gets_no_event_that_was_already_seen),
-        cmocka_unit_test(who_is_opened_anew_gets_no_event_of_before),
+        cmocka_unit_test(a_single_ready_descriptor_is_not_announced),
+        cmocka_unit_test(a_change_of_the_wanted_events_drops_events_already_seen),
+        cmocka_unit_test(a_reopened_descriptor_gets_no_earlier_event),
         cmocka_unit_test(a_turn_within_a_turn_handles_what_is_left),
-        cmocka_unit_test(what_cannot_be_watched_is_watched_when_it_can),
-        cmocka_unit_test(what_cannot_be_watched_and_is_wanted_no_more_is_left_alone),
-        cmocka_unit_test(what_cannot_be_watched_may_be_wanted_again),
+        cmocka_unit_test(a_refused_watch_is_retried_until_the_kernel_accepts_it),
+        cmocka_unit_test(a_refused_watch_that_is_not_wanted_any_more_is_not_retried),
+        cmocka_unit_test(a_refused_watch_can_be_dropped_and_wanted_again),
         cmocka_unit_test(a_timer_fires_once_and_not_too_early),
         cmocka_unit_test(the_environment_does_not_choose_the_back_end),
         cmocka_unit_test(an_owner_of_many_gets_little_more_time_than_an_owner_of_one),
-        cmocka_unit_test(who_took_too_much_is_served_later),
+        cmocka_unit_test(a_share_that_used_too_much_is_served_later),
         cmocka_unit_test(shares_of_a_group_are_one_to_others),
         cmocka_unit_test(a_group_is_served_while_its_shares_come_and_go),
-        cmocka_unit_test(who_asks_for_another_event_gets_it_in_another_turn),
+        cmocka_unit_test(loop_io_again_calls_back_in_another_turn),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -42,7 +42,7 @@ static void a_call_has_run_on_the_thread_when_it_returns(void **state)
     loop_thread_stop(s.thread);
 }
 
-static void what_is_posted_last_is_run(void **state)
+static void the_last_posted_task_runs(void **state)
 {
     struct seen s = {.called = 0};
     struct fail why;
@@ -71,7 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_has_run_on_the_thread_when_it_returns),
-        cmocka_unit_test(what_is_posted_last_is_run),
+        cmocka_unit_test(the_last_posted_task_runs),
         cmocka_unit_test(without_memory_there_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

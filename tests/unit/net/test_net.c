@@ -78,7 +78,7 @@ static void loopback_is_told_from_other_addresses(void **state)
     }
 }
 
-static void what_is_no_address_is_refused_with_a_reason(void **state)
+static void a_text_that_is_no_address_is_refused_with_a_reason(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -442,7 +442,7 @@ int main(void)
         cmocka_unit_test(a_kept_listener_is_given_once_for_its_address),
         cmocka_unit_test(addresses_come_back_as_they_were_written),
         cmocka_unit_test(loopback_is_told_from_other_addresses),
-        cmocka_unit_test(what_is_no_address_is_refused_with_a_reason),
+        cmocka_unit_test(a_text_that_is_no_address_is_refused_with_a_reason),
         cmocka_unit_test(paths_as_long_as_the_system_allows_are_taken),
         cmocka_unit_test(tcp_listens_and_connects),
         cmocka_unit_test(a_connection_to_itself_is_none),

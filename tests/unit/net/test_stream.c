@@ -311,7 +311,7 @@ static void a_stream_may_be_paused_in_its_own_callback(void **state)
     end(&o);
 }
 
-static void what_is_held_is_offered_again_behind_a_pause(void **state)
+static void held_input_is_offered_again_after_a_pause(void **state)
 {
     (void)state;
     struct owner o = {.on_input = PAUSE};
@@ -344,7 +344,7 @@ static void take_a_byte(void *owner)
         stream_offer_again(&o->stream);
 }
 
-static void what_is_left_comes_with_later_turns_and_before_the_end(void **state)
+static void input_left_by_the_owner_comes_in_later_turns_and_before_the_end(void **state)
 {
     (void)state;
     static const struct stream_user user = {.input = take_a_byte, .ended = on_ended};
@@ -363,7 +363,7 @@ static void what_is_left_comes_with_later_turns_and_before_the_end(void **state)
     end(&o);
 }
 
-static void what_is_left_waits_while_the_stream_is_paused(void **state)
+static void input_left_by_the_owner_waits_while_the_stream_is_paused(void **state)
 {
     (void)state;
     static const struct stream_user user = {.input = take_a_byte, .ended = on_ended};
@@ -437,7 +437,7 @@ static void output_is_bounded_at_exactly_its_limit(void **state)
     }
 }
 
-static void what_is_added_in_one_turn_leaves_with_the_next(void **state)
+static void output_added_in_one_turn_leaves_together_in_the_next(void **state)
 {
     (void)state;
     struct owner o = {0};
@@ -620,7 +620,7 @@ static void a_failed_write_of_a_full_stream_is_told_at_once(void **state)
     end(&o);
 }
 
-static void who_hears_out_reads_a_peer_that_takes_nothing_to_its_end(void **state)
+static void a_stream_that_hears_out_reads_to_the_end_after_a_failed_write(void **state)
 {
     (void)state;
     struct owner o = {.on_input = CONSUME};
@@ -684,7 +684,7 @@ static void nothing_is_sent_before_the_connection_is_made(void **state)
     end(&o);
 }
 
-static void what_is_sent_early_is_there_before_the_loop_has_its_turn(void **state)
+static void early_output_arrives_before_the_next_turn_of_the_loop(void **state)
 {
     (void)state;
     struct owner o = {.on_input = CONSUME};
@@ -704,7 +704,7 @@ static void what_is_sent_early_is_there_before_the_loop_has_its_turn(void **stat
     end(&o);
 }
 
-static void what_the_socket_does_not_take_early_follows(void **state)
+static void early_output_that_the_socket_does_not_take_follows_later(void **state)
 {
     (void)state;
     struct owner o = {0};
@@ -744,7 +744,7 @@ static void nothing_is_sent_early_while_the_connection_is_being_made(void **stat
     end(&o);
 }
 
-static void what_nobody_takes_early_is_told_of_later(void **state)
+static void a_failure_of_early_output_is_reported_later(void **state)
 {
     (void)state;
     struct owner o = {.on_ended = CLOSE};
@@ -846,7 +846,7 @@ static void a_released_descriptor_stays_open_and_the_input_readable(void **state
     end(&o);
 }
 
-static void what_a_stream_that_was_never_opened_holds_is_freed(void **state)
+static void closing_a_stream_that_was_never_opened_frees_its_buffers(void **state)
 {
     (void)state;
     struct stream never = {.user = &usual, .out = buffer_with_limit(10)};
@@ -1014,7 +1014,7 @@ static void without_a_step_the_grace_is_for_all_together(void **state)
     end(&o);
 }
 
-static void who_sends_more_than_the_bound_is_closed(void **state)
+static void a_peer_that_sends_more_than_the_bound_is_closed(void **state)
 {
     (void)state;
     struct owner o = {.linger = {60 * SECOND, 60 * SECOND, 65536, 0, 0}};
@@ -1045,7 +1045,7 @@ static size_t send_on(struct owner *o, uint64_t time)
     return said;
 }
 
-static void who_is_in_the_middle_of_something_is_read_to_its_end(void **state)
+static void a_lingering_close_reads_the_peers_frame_to_its_end(void **state)
 {
     (void)state;
     for (int step = 0; step < 2; step++) {
@@ -1088,7 +1088,7 @@ static void our_end_follows_the_rest_of_what_the_peer_has_begun(void **state)
     end(&o);
 }
 
-static void who_sends_without_an_end_is_closed_by_time(void **state)
+static void a_peer_that_sends_without_end_is_closed_by_time(void **state)
 {
     (void)state;
     for (int step = 0; step < 2; step++) {
@@ -1137,7 +1137,7 @@ static void a_stream_is_finished_while_it_connects(void **state)
 }
 
 /* ---- times ---- */
-static void what_has_arrived_by_then_is_not_late(void **state)
+static void input_that_arrived_in_time_is_not_late(void **state)
 {
     (void)state;
     struct owner o = {.on_input = CLOSE};
@@ -1173,14 +1173,14 @@ int main(void)
         cmocka_unit_test(input_is_held_up_to_exactly_its_limit),
         cmocka_unit_test(a_paused_stream_reads_nothing),
         cmocka_unit_test(a_stream_may_be_paused_in_its_own_callback),
-        cmocka_unit_test(what_is_held_is_offered_again_behind_a_pause),
-        cmocka_unit_test(what_is_left_comes_with_later_turns_and_before_the_end),
-        cmocka_unit_test(what_is_left_waits_while_the_stream_is_paused),
+        cmocka_unit_test(held_input_is_offered_again_after_a_pause),
+        cmocka_unit_test(input_left_by_the_owner_comes_in_later_turns_and_before_the_end),
+        cmocka_unit_test(input_left_by_the_owner_waits_while_the_stream_is_paused),
         cmocka_unit_test(a_look_reads_what_is_there_at_once),
         cmocka_unit_test(memory_that_is_short_ends_the_input),
         cmocka_unit_test(output_of_every_size_is_sent),
         cmocka_unit_test(output_is_bounded_at_exactly_its_limit),
-        cmocka_unit_test(what_is_added_in_one_turn_leaves_with_the_next),
+        cmocka_unit_test(output_added_in_one_turn_leaves_together_in_the_next),
         cmocka_unit_test(a_peer_that_stalls_holds_the_output_and_not_the_loop),
         cmocka_unit_test(a_peer_that_ends_its_side_still_gets_an_answer),
         cmocka_unit_test(our_own_half_close_follows_the_last_byte),
@@ -1189,18 +1189,18 @@ int main(void)
         cmocka_unit_test(a_reset_of_a_paused_stream_is_seen_by_who_looks),
         cmocka_unit_test(a_failed_write_is_told_from_the_loop_behind_what_was_said_before),
         cmocka_unit_test(a_failed_write_of_a_full_stream_is_told_at_once),
-        cmocka_unit_test(who_hears_out_reads_a_peer_that_takes_nothing_to_its_end),
+        cmocka_unit_test(a_stream_that_hears_out_reads_to_the_end_after_a_failed_write),
         cmocka_unit_test(who_hears_out_is_told_no_end_before_what_was_said),
         cmocka_unit_test(nothing_is_sent_before_the_connection_is_made),
-        cmocka_unit_test(what_is_sent_early_is_there_before_the_loop_has_its_turn),
-        cmocka_unit_test(what_the_socket_does_not_take_early_follows),
+        cmocka_unit_test(early_output_arrives_before_the_next_turn_of_the_loop),
+        cmocka_unit_test(early_output_that_the_socket_does_not_take_follows_later),
         cmocka_unit_test(nothing_is_sent_early_while_the_connection_is_being_made),
-        cmocka_unit_test(what_nobody_takes_early_is_told_of_later),
+        cmocka_unit_test(a_failure_of_early_output_is_reported_later),
         cmocka_unit_test(a_connection_that_is_refused_ends_with_the_reason),
         cmocka_unit_test(a_stream_may_be_closed_in_each_of_its_callbacks),
         cmocka_unit_test(a_stream_may_be_closed_when_its_connection_is_made),
         cmocka_unit_test(a_released_descriptor_stays_open_and_the_input_readable),
-        cmocka_unit_test(what_a_stream_that_was_never_opened_holds_is_freed),
+        cmocka_unit_test(closing_a_stream_that_was_never_opened_frees_its_buffers),
         cmocka_unit_test(a_stream_without_gone_is_opened_again),
         cmocka_unit_test(a_finished_stream_sends_the_rest_and_reads_away_what_comes),
         cmocka_unit_test(a_peer_that_takes_a_little_at_a_time_is_not_waited_for_without_end),
@@ -1211,13 +1211,13 @@ int main(void)
         cmocka_unit_test(a_side_that_was_ended_before_has_the_grace_alone),
         cmocka_unit_test(a_peer_that_takes_nothing_is_closed_after_a_step),
         cmocka_unit_test(without_a_step_the_grace_is_for_all_together),
-        cmocka_unit_test(who_sends_more_than_the_bound_is_closed),
-        cmocka_unit_test(who_is_in_the_middle_of_something_is_read_to_its_end),
+        cmocka_unit_test(a_peer_that_sends_more_than_the_bound_is_closed),
+        cmocka_unit_test(a_lingering_close_reads_the_peers_frame_to_its_end),
         cmocka_unit_test(our_end_follows_the_rest_of_what_the_peer_has_begun),
-        cmocka_unit_test(who_sends_without_an_end_is_closed_by_time),
+        cmocka_unit_test(a_peer_that_sends_without_end_is_closed_by_time),
         cmocka_unit_test(a_peer_that_resets_a_finishing_stream_ends_it),
         cmocka_unit_test(a_stream_is_finished_while_it_connects),
-        cmocka_unit_test(what_has_arrived_by_then_is_not_late),
+        cmocka_unit_test(input_that_arrived_in_time_is_not_late),
         cmocka_unit_test(a_time_that_is_stopped_does_not_come),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void other_records_in_front_are_bad(void **state)
         assert_int_equal(look(slice_text(records[i]), &name), CLIENT_HELLO_BAD);
 }
 
-static void what_is_malformed_is_bad(void **state)
+static void a_malformed_hello_is_bad(void **state)
 {
     (void)state;
     static const struct {
@@ -224,7 +224,7 @@ int main(void)
         cmocka_unit_test(the_version_of_a_record_is_ignored),
         cmocka_unit_test(the_oldest_form_has_no_name),
         cmocka_unit_test(other_records_in_front_are_bad),
-        cmocka_unit_test(what_is_malformed_is_bad),
+        cmocka_unit_test(a_malformed_hello_is_bad),
         cmocka_unit_test(changed_bytes_are_read_safely),
         cmocka_unit_test(there_is_one_name),
     };

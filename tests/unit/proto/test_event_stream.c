@@ -94,7 +94,7 @@ static void ids_stay_until_there_is_another(void **state)
     expect("id: 1\n\nid: \x01\n\n", "", "");
 }
 
-static void what_the_end_cuts_is_dropped_and_its_id_too(void **state)
+static void an_event_cut_by_the_end_is_dropped_with_its_id(void **state)
 {
     (void)state;
     expect("id: 1\ndata: a\n\nid: 2\ndata: b\n", "|a;", "1");
@@ -174,7 +174,7 @@ int main(void)
         cmocka_unit_test(events_are_read_with_every_line_ending),
         cmocka_unit_test(fields_are_read_as_the_standard_says),
         cmocka_unit_test(ids_stay_until_there_is_another),
-        cmocka_unit_test(what_the_end_cuts_is_dropped_and_its_id_too),
+        cmocka_unit_test(an_event_cut_by_the_end_is_dropped_with_its_id),
         cmocka_unit_test(an_id_with_nul_is_ignored_and_a_long_one_is_none),
         cmocka_unit_test(a_restart_forgets_what_was_not_whole_but_not_the_id),
         cmocka_unit_test(a_line_or_an_event_over_the_limit_is_an_error),

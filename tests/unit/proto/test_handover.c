@@ -32,7 +32,7 @@ static bool decode(struct handover *h, struct slice text, uint8_t *memory, size_
     return handover_decode(h, text, &w, &why);
 }
 
-static void what_is_encoded_is_decoded(void **state)
+static void an_encoded_handover_is_decoded_to_the_same(void **state)
 {
     struct handover h = full(), back;
     uint8_t line[1024], memory[1024];
@@ -56,7 +56,7 @@ static void what_is_encoded_is_decoded(void **state)
     guarded_free(text);
 }
 
-static void what_is_packed_is_unpacked(void **state)
+static void a_packed_handover_is_unpacked_to_the_same(void **state)
 {
     static uint8_t longest[70000], memory[sizeof longest + HANDOVER_PACKED_MAX];
     const size_t lengths[] = {0, 1, 254, 255, 256, 65535, 65536, sizeof longest};
@@ -181,8 +181,8 @@ static void bad_lines_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_encoded_is_decoded),
-        cmocka_unit_test(what_is_packed_is_unpacked),
+        cmocka_unit_test(an_encoded_handover_is_decoded_to_the_same),
+        cmocka_unit_test(a_packed_handover_is_unpacked_to_the_same),
         cmocka_unit_test(all_that_is_not_text_fits),
         cmocka_unit_test(an_ipv6_address_survives),
         cmocka_unit_test(a_line_that_does_not_fit_is_told),

@@ -302,7 +302,7 @@ static void half_a_hello_waits(void **state)
     assert_int_equal(l.len, 0);
 }
 
-static void what_else_a_client_says_then_is_bad(void **state)
+static void other_handshake_records_before_the_answer_are_bad(void **state)
 {
     (void)state;
     static const struct {
@@ -359,7 +359,7 @@ static void only_a_retry_lets_it_look_on(void **state)
     assert_true(is_done_behind(SLICE_LITERAL("HTTP/1.1 400 Bad Request\r\n"), 1));
 }
 
-static void what_is_no_tls_is_not_watched(void **state)
+static void bytes_that_are_not_tls_are_not_watched(void **state)
 {
     (void)state;
     static const char *const others[] = {"GET / HTTP/1.1\r\n", "\x80\x1c\x01\x03\x03"};
@@ -383,9 +383,9 @@ int main(void)
         cmocka_unit_test(a_second_hello_is_read_wherever_it_stands),
         cmocka_unit_test(two_hellos_in_one_record_are_both_read),
         cmocka_unit_test(half_a_hello_waits),
-        cmocka_unit_test(what_else_a_client_says_then_is_bad),
+        cmocka_unit_test(other_handshake_records_before_the_answer_are_bad),
         cmocka_unit_test(only_a_retry_lets_it_look_on),
-        cmocka_unit_test(what_is_no_tls_is_not_watched),
+        cmocka_unit_test(bytes_that_are_not_tls_are_not_watched),
     };
     return cmocka_run_group_tests(tests, make_certificate, free_certificate);
 }

@@ -346,7 +346,7 @@ static void a_head_of_the_limit_passes_and_one_byte_more_does_not(void **state)
     }
 }
 
-static void as_many_fields_as_allowed_pass_and_one_more_does_not(void **state)
+static void a_head_may_have_all_fields_that_fit_and_not_one_more(void **state)
 {
     (void)state;
     for (size_t extra = 0; extra < 2; extra++) {
@@ -491,7 +491,7 @@ static void bad_chunks_are_refused_however_they_arrive(void **state)
                 fail_msg("row %zu was not refused: %.*s", i, SLICE_PRINTF(rows[i]));
 }
 
-static void what_is_dropped_from_a_chunked_body_is_bounded(void **state)
+static void extensions_and_trailers_of_a_chunked_body_are_bounded(void **state)
 {
     static const struct {
         const char *begin, *again, *end;
@@ -540,12 +540,12 @@ int main(void)
         cmocka_unit_test(no_byte_but_a_tchar_stands_in_a_name),
         cmocka_unit_test(a_refusal_is_final),
         cmocka_unit_test(a_head_of_the_limit_passes_and_one_byte_more_does_not),
-        cmocka_unit_test(as_many_fields_as_allowed_pass_and_one_more_does_not),
+        cmocka_unit_test(a_head_may_have_all_fields_that_fit_and_not_one_more),
         cmocka_unit_test(the_framing_of_a_body_follows_the_head),
         cmocka_unit_test(chunks_are_joined_however_they_arrive),
         cmocka_unit_test(an_empty_chunked_body_ends_at_once),
         cmocka_unit_test(bad_chunks_are_refused_however_they_arrive),
-        cmocka_unit_test(what_is_dropped_from_a_chunked_body_is_bounded),
+        cmocka_unit_test(extensions_and_trailers_of_a_chunked_body_are_bounded),
         cmocka_unit_test(the_largest_chunk_is_taken_as_it_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

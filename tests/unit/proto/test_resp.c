@@ -67,7 +67,7 @@ static void a_value_is_read_when_it_is_whole_and_not_before(void **state)
     }
 }
 
-static void what_follows_a_value_stays(void **state)
+static void bytes_after_a_value_stay_in_the_input(void **state)
 {
     struct slice in = SLICE_LITERAL("+PONG\r\n$3\r\nabc\r\n:1");
     struct resp value;
@@ -79,7 +79,7 @@ static void what_follows_a_value_stays(void **state)
     assert_true(slice_is(in, ":1"));
 }
 
-static void what_is_not_the_protocol_is_broken(void **state)
+static void bytes_that_violate_the_protocol_are_broken(void **state)
 {
     static const char *const bad[] = {
         "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -168,8 +168,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_value_is_read),
         cmocka_unit_test(a_value_is_read_when_it_is_whole_and_not_before),
-        cmocka_unit_test(what_follows_a_value_stays),
-        cmocka_unit_test(what_is_not_the_protocol_is_broken),
+        cmocka_unit_test(bytes_after_a_value_stay_in_the_input),
+        cmocka_unit_test(bytes_that_violate_the_protocol_are_broken),
         cmocka_unit_test(a_line_without_an_end_is_not_awaited_for_ever),
         cmocka_unit_test(a_text_may_be_as_long_as_the_limit),
         cmocka_unit_test(a_command_is_an_array_of_words),

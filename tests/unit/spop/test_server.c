@@ -626,7 +626,7 @@ static void slow_peers_time_out_and_others_do_not_notice(void **state)
     close(good);
 }
 
-static void what_arrived_while_the_server_had_no_time_counts(void **state)
+static void frames_that_arrived_while_the_server_was_delayed_count(void **state)
 {
     (void)state;
     options.hello_timeout = options.frame_timeout = 30 * MILLISECOND;
@@ -1127,7 +1127,7 @@ int main(void)
         TEST(half_a_frame_and_half_a_close_ends_it),
         TEST(a_half_closed_peer_gets_its_answers),
         TEST(slow_peers_time_out_and_others_do_not_notice),
-        TEST(what_arrived_while_the_server_had_no_time_counts),
+        TEST(frames_that_arrived_while_the_server_was_delayed_count),
         TEST(an_idle_peer_is_sent_away_only_if_that_is_wanted),
         TEST(peers_that_may_not_connect_are_refused),
         TEST(resets_and_half_closes_over_tcp_are_normal),

@@ -424,7 +424,7 @@ static void a_ticket_is_void_when_its_connection_is_gone(void **state)
     assert_int_equal(later.voids, 1);
 }
 
-static void what_is_posted_after_the_end_runs_when_the_agent_is_freed(void **state)
+static void a_call_posted_after_the_end_runs_when_the_agent_is_freed(void **state)
 {
     (void)state;
     begin_later();
@@ -486,7 +486,7 @@ static void a_stop_before_it_runs_ends_it_at_once(void **state)
     join();
 }
 
-static void what_is_wrong_is_said(void **state)
+static void every_failure_has_a_reason(void **state)
 {
     (void)state;
     assert_false(spop_agent_run(agent));
@@ -650,10 +650,10 @@ int main(void)
         TEST(an_answer_that_haproxy_could_not_take_is_the_fallback),
         TEST(another_thread_answers_by_ticket),
         TEST(a_ticket_is_void_when_its_connection_is_gone),
-        TEST(what_is_posted_after_the_end_runs_when_the_agent_is_freed),
+        TEST(a_call_posted_after_the_end_runs_when_the_agent_is_freed),
         TEST(a_signal_handler_stops_it_and_says_goodbye),
         TEST(a_stop_before_it_runs_ends_it_at_once),
-        TEST(what_is_wrong_is_said),
+        TEST(every_failure_has_a_reason),
         TEST(a_prefix_that_leaves_no_room_is_refused),
         TEST(limits_are_within_their_bounds),
         TEST(a_limit_is_kept),

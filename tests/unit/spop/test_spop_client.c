@@ -242,7 +242,7 @@ static void refused_ack(uint64_t ids, uint64_t frame_id, uint8_t cut, enum spop_
     refused(client, slice_of(from_agent, w.len - cut), want);
 }
 
-static void what_an_agent_may_not_say_ends_the_connection(void **state)
+static void a_frame_that_an_agent_must_not_send_ends_the_connection(void **state)
 {
     (void)state;
     refused_ack(1, 1, 0, SPOP_STATUS_NO_FRAME);
@@ -298,7 +298,7 @@ int main(void)
         cmocka_unit_test(lost_questions_are_handed_back_but_forgotten_ones_are_not),
         cmocka_unit_test(a_question_too_large_was_never_asked),
         cmocka_unit_test(an_agent_without_pipelining_is_asked_one_at_a_time),
-        cmocka_unit_test(what_an_agent_may_not_say_ends_the_connection),
+        cmocka_unit_test(a_frame_that_an_agent_must_not_send_ends_the_connection),
         cmocka_unit_test(an_aborted_answer_has_no_actions),
         cmocka_unit_test(limits_and_memory_are_checked),
     };

@@ -159,7 +159,7 @@ static void refused(bool greeted, uint8_t type, uint32_t flags, enum spop_status
     assert_int_equal(answer.len, 0); /* said once */
 }
 
-static void what_the_protocol_does_not_allow_is_refused(void **state)
+static void frames_that_the_protocol_forbids_are_refused(void **state)
 {
     (void)state;
     refused(false, SPOP_TYPE_NOTIFY, SPOP_FIN, SPOP_STATUS_INVALID);
@@ -226,7 +226,7 @@ int main(void)
         cmocka_unit_test(every_split_of_a_conversation_gives_the_same_events),
         cmocka_unit_test(a_disconnect_is_answered_and_ends_all),
         cmocka_unit_test(a_disconnect_that_says_nothing_is_one_too),
-        cmocka_unit_test(what_the_protocol_does_not_allow_is_refused),
+        cmocka_unit_test(frames_that_the_protocol_forbids_are_refused),
         cmocka_unit_test(lengths_over_and_under_are_refused),
         cmocka_unit_test(frames_of_haproxys_size_are_taken_even_if_less_was_agreed),
     };
