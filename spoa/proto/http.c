@@ -24,6 +24,22 @@ bool http_is_token(struct slice s)
     return s.len > 0;
 }
 
+bool http_is_printable(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] < ' ' || value.at[i] > '~')
+            return false;
+    return true;
+}
+
+bool http_is_target_part(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
+            return false;
+    return true;
+}
+
 /* ---- the end of the head ---- */
 
 /* Checks byte i together with those before it. Returns HTTP_DONE if it ends the head. */
@@ -82,20 +98,12 @@ static bool parse_version(struct slice s, unsigned *minor)
     return true;
 }
 
-/* Returns true if s is visible ASCII without '#': a target has no fragment (RFC 9112 section 3.2). */
-static bool is_target(struct slice s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (s.at[i] <= 0x20 || s.at[i] >= 0x7f || s.at[i] == '#')
-            return false;
-    return s.len > 0;
-}
-
 static enum http_result parse_request_line(struct http_reader *r, struct slice line, struct http_head *head)
 {
     if (!slice_split(&line, ' ', &head->method) || !http_is_token(head->method))
         return refuse(r, "method is not a token");
-    if (!slice_split(&line, ' ', &head->target) || !is_target(head->target))
+    if (!slice_split(&line, ' ', &head->target) || head->target.len == 0 ||
+        !http_is_target_part(head->target))
         return refuse(r, "request target is malformed");
     if (!slice_present(line) || !parse_version(line, &head->minor))
         return refuse(r, "request line does not end with HTTP/1.0 or HTTP/1.1");

@@ -93,6 +93,11 @@ static inline bool http_is_control(uint8_t c)
 /* Returns true if s is a token: a method, a field name, a subprotocol (RFC 9110 section 5.6.2). A token is not empty. */
 bool http_is_token(struct slice s);
 
+/* Returns true if every byte is printable ASCII, a space included: the values that a configuration may set. */
+bool http_is_printable(struct slice value);
+/* Returns true if every byte is visible ASCII other than '#': a part of a request's target has no fragment (RFC 9112 section 3.2). */
+bool http_is_target_part(struct slice text);
+
 enum http_framing {
     HTTP_NO_BODY,
     HTTP_LENGTH, /* head->length bytes, at least 1 */

@@ -8,6 +8,7 @@
 #include "spoa/agent/token/static.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/base/text/base64url.h"
+#include "spoa/proto/http.h"
 
 /* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
 enum { NAME_MOST = 253 };
@@ -33,14 +34,6 @@ bool decide_deny(struct decision *d, enum refusal refusal, const char *step, con
 }
 
 /* ---- what the request itself says ---- */
-
-static bool printable(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
-            return false;
-    return true;
-}
 
 /* A request on HTTP/1.0 may do without Host; whatever Host there is must be one. */
 static const char *host_defect(struct decision *d)
@@ -69,7 +62,7 @@ static bool check_request(struct decision *d)
         why = "the version of HTTP is not known";
     else if (!path_valid(r->path))
         why = "the path is malformed";
-    else if (!printable(r->query))
+    else if (!http_is_target_part(r->query))
         why = "the query is malformed";
     else if (r->origins > 1)
         why = "there are several Origin headers";

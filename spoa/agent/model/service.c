@@ -7,6 +7,7 @@
 #include "spoa/agent/model/own_headers.h"
 #include "spoa/agent/model/worker_url.h"
 #include "spoa/base/os/file.h"
+#include "spoa/proto/http.h"
 
 struct services {
     struct service *at;
@@ -59,14 +60,6 @@ static bool is_settable(struct slice name)
     return false;
 }
 
-static bool is_value(struct slice value)
-{
-    for (size_t i = 0; i < value.len; i++)
-        if (value.at[i] < ' ' || value.at[i] > '~')
-            return false;
-    return true;
-}
-
 static bool read_headers(const struct json *doc, const json_node *node, struct service *service,
                          struct fail *why)
 {
@@ -74,7 +67,7 @@ static bool read_headers(const struct json *doc, const json_node *node, struct s
         return json_fail(doc, node, why, "headers is an object of names and values");
     for (const json_node *member = json_first(node); member; member = json_next(member)) {
         struct slice name = slice_text(json_key(member)), value;
-        if (!is_settable(name) || !json_text(member, &value) || !is_value(value))
+        if (!is_settable(name) || !json_text(member, &value) || !http_is_printable(value))
             return json_fail(doc, member, why, "headers: HAProxy cannot set '%s' to this", json_key(member));
         if (!texts_add(&service->names, name) || !texts_add(&service->values, value))
             return fail(why, "out of memory");

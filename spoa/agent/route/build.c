@@ -9,6 +9,7 @@
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/model/worker_url.h"
 #include "spoa/agent/route/table.h"
+#include "spoa/proto/http.h"
 
 /* The headers that haproxy.cfg knows as addresses (request.h). */
 static const struct {
@@ -227,19 +228,11 @@ static bool read_headers(struct build *b, struct fail *why)
     return true;
 }
 
-static bool is_header_value(struct slice value)
-{
-    for (size_t i = 0; i < value.len; i++)
-        if (value.at[i] < ' ' || value.at[i] > '~')
-            return false;
-    return true;
-}
-
 static bool read_set_header(struct build *b, const json_node *member, struct fail *why)
 {
     struct route *route = &b->entry->route;
     struct slice name = slice_text(json_key(member)), value;
-    if (!header_name_valid(name) || !json_text(member, &value) || !is_header_value(value))
+    if (!header_name_valid(name) || !json_text(member, &value) || !http_is_printable(value))
         return json_fail(b->doc, member, why, "not the name and value of a header");
     if (route->via == ROUTE_DIRECT && !text_among(name, direct_set))
         return json_fail(b->doc, member, why,

@@ -7,20 +7,6 @@
 
 #include "spoa/base/os/file.h"
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static struct slice without_blanks(struct slice text)
-{
-    while (text.len && is_blank(text.at[0]))
-        text = slice_from(text, 1);
-    while (text.len && is_blank(text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 static bool judge_secret(const struct token_load *load, const char *path, size_t len, size_t least,
                          struct fail *why)
 {
@@ -41,7 +27,7 @@ static struct key *read_key(const struct token_load *load, const char *path, siz
     if (!token_load_secret_file(load, path, why) ||
         !file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return NULL;
-    struct slice secret = without_blanks(content);
+    struct slice secret = slice_trim_space(content);
     if (judge_secret(load, path, secret.len, least, why))
         key = key_secret(secret, least, path, why);
     file_free(content);
@@ -134,7 +120,7 @@ bool token_secret_base64(const struct token_load *load, const char *path, size_t
     if (!token_load_secret_file(load, path, why) ||
         !file_read_secret(path, KEY_FILE, FILE_READABLE, &content, why))
         return false;
-    struct slice text = without_blanks(content);
+    struct slice text = slice_trim_space(content);
     size_t len = text.len / 4 * 3;
     for (size_t i = text.len; i > 0 && text.at[i - 1] == '='; i--)
         len -= len > 0;

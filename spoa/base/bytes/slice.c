@@ -45,6 +45,20 @@ struct slice slice_trim(struct slice s)
     return s;
 }
 
+static bool is_white_space(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct slice slice_trim_space(struct slice s)
+{
+    while (s.len && is_white_space(s.at[0]))
+        s = slice_from(s, 1);
+    while (s.len && is_white_space(s.at[s.len - 1]))
+        s.len--;
+    return s;
+}
+
 bool slice_split(struct slice *rest, uint8_t byte, struct slice *part)
 {
     if (!slice_present(*rest))

@@ -104,6 +104,8 @@ bool slice_unreserved(struct slice s);
 size_t slice_find(struct slice s, uint8_t byte);
 /* Returns s without the spaces and tabs at both ends (OWS, RFC 9110 section 5.6.3). */
 struct slice slice_trim(struct slice s);
+/* Returns s without white space at both ends: spaces, tabs, line ends, vertical tabs and form feeds. */
+struct slice slice_trim_space(struct slice s);
 /* Takes the part before the first `byte` off *rest. Returns false if *rest is absent; after the last part *rest becomes absent.
  * "a,,b" split at ',' gives "a", "", "b", and "" gives one empty part. */
 bool slice_split(struct slice *rest, uint8_t byte, struct slice *part);

@@ -37,18 +37,9 @@ static bool has_body(struct slice method)
     return slice_is(method, "POST") || slice_is(method, "PUT") || slice_is(method, "PATCH");
 }
 
-/* What may stand in a request's target. */
-static bool is_target(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
-            return false;
-    return true;
-}
-
 static bool is_path(struct slice path)
 {
-    return path.len && path.len <= PATH_MOST && path.at[0] == '/' && is_target(path);
+    return path.len && path.len <= PATH_MOST && path.at[0] == '/' && http_is_target_part(path);
 }
 
 static bool is_value(struct slice value)
@@ -361,7 +352,7 @@ static struct slice bearer_of(const struct mux_client *client)
 {
     struct slice rest = client->protocols, part;
     while (slice_split(&rest, ',', &part))
-        if (slice_starts(slice_trim(part), BEARER_PROTOCOL) && is_target(slice_trim(part)))
+        if (slice_starts(slice_trim(part), BEARER_PROTOCOL) && http_is_target_part(slice_trim(part)))
             return slice_from(slice_trim(part), strlen(BEARER_PROTOCOL));
     rest = slice_from(client->target, slice_find(client->target, '?') + 1);
     while (slice_split(&rest, '&', &part))

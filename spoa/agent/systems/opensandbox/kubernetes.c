@@ -14,21 +14,6 @@ static struct slice annotation(const struct kubernetes_reader *r, const char *na
     return kubernetes_value(r->metadata[KUBERNETES_ANNOTATIONS], name);
 }
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-/* Removes the blanks around a text, as OpenSandbox's ingress does. */
-static struct slice trimmed(struct slice text)
-{
-    while (text.len && is_blank(text.at[0]))
-        text = slice_from(text, 1);
-    while (text.len && is_blank(text.at[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 /* A secret that cannot be read is not none: then nothing is known of the sandbox but its state. */
 static void read_secret(struct kubernetes_reader *r)
 {
@@ -43,7 +28,7 @@ static void read_secret(struct kubernetes_reader *r)
         kubernetes_be_odd(r, "annotation " SECRET_NOTE " is no text");
         return;
     }
-    secret = trimmed(secret);
+    secret = slice_trim_space(secret);
     r->object->record.bare = secret.len && (!token_static_digest(secret, &digest) || digest.full);
     explicit_bzero(r->scratch->at + start, r->scratch->len - start);
     r->scratch->len = start;
@@ -61,8 +46,8 @@ static void run_batch_sandbox(struct kubernetes_reader *r)
     r->object->record.state = RECORD_WAKING;
     if (!note.len || kubernetes_json_is(note, ""))
         return;
-    if (!kubernetes_json_text(note, r->scratch, &list) || !kubernetes_json_sound(trimmed(list)) ||
-        !kubernetes_json_next(trimmed(list), &cursor, &key, &first) || slice_present(key) ||
+    if (!kubernetes_json_text(note, r->scratch, &list) || !kubernetes_json_sound(slice_trim_space(list)) ||
+        !kubernetes_json_next(slice_trim_space(list), &cursor, &key, &first) || slice_present(key) ||
         !kubernetes_json_text(first, r->scratch, &host) || !address_parse(host, &address) ||
         !kubernetes_lead_to(r, host, 0))
         kubernetes_be_odd(r, "annotation " ENDPOINTS_NOTE " is no list of addresses");
