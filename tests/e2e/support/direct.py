@@ -266,6 +266,7 @@ class Direct:
         log = open(self.folder / f"{program}.log", "ab")
         command = [BIN / program, "-c", self.folder / "cellgate.json"]
         if program == "cellgate-relay":
+            command += ["--no-keeper"]  # its process id is the one that works
             command = ["env", *(f"{name}={value}" for name, value in self.environment.items()), *command]
             if self.limits:
                 command = ["prlimit", f"--nofile={self.limits}:{self.limits}", *command]
