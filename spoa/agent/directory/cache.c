@@ -6,31 +6,20 @@
 #include "spoa/agent/directory/cache_parts.h"
 
 enum {
-    STRIPES_MOST = 64,
-    ENTRIES_PER_STRIPE = 64, /* at least, so that stripes fill evenly */
+    STRIPES_MAX = 64,
+    ENTRIES_PER_STRIPE = 64, /* minimum; smaller stripes would fill unevenly */
 };
 
-#define FRESH_ENOUGH (100 * MILLISECOND) /* younger is not worth another look-up */
-#define WAKE_EVERY   (5 * SECOND)
-#define GRACE_LEAST  SECOND
-#define GRACE_MOST   (10 * SECOND)
-
-static size_t stripes_for(size_t entries)
-{
-    size_t stripes = 1;
-    while (stripes < STRIPES_MOST && stripes * 2 * ENTRIES_PER_STRIPE <= entries)
-        stripes *= 2;
-    return stripes;
-}
-
-static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
+#define FRESH_ENOUGH (100 * MILLISECOND) /* a younger answer is not worth another look-up */
+#define WAKE_EVERY   (5 * SECOND)        /* between two wakes of one sandbox */
+#define GRACE_MIN    SECOND
+#define GRACE_MAX    (10 * SECOND)
 
 struct directory_cache *directory_cache_new(const struct directory_cache_options *options)
 {
-    size_t stripes = stripes_for(options->entries);
+    size_t stripes = 1;
+    while (stripes < STRIPES_MAX && stripes * 2 * ENTRIES_PER_STRIPE <= options->entries)
+        stripes *= 2;
     size_t size = sizeof(struct directory_cache) + stripes * sizeof(struct stripe);
     struct directory_cache *c = aligned_alloc(64, (size + 63) / 64 * 64);
     if (!c)
@@ -38,7 +27,7 @@ struct directory_cache *directory_cache_new(const struct directory_cache_options
     memset(c, 0, size);
     c->options = *options;
     c->answering = true;
-    c->grace = clamp(options->ttl, GRACE_LEAST, GRACE_MOST);
+    c->grace = options->ttl < GRACE_MIN ? GRACE_MIN : options->ttl < GRACE_MAX ? options->ttl : GRACE_MAX;
     c->mask = stripes - 1;
     bool good = hash_secret_init(&c->secret);
     for (size_t i = 0; i < stripes; i++) {
@@ -65,7 +54,7 @@ void directory_cache_free(struct directory_cache *c)
 void cache_lock(struct locked_entry *h, struct directory_cache *c, struct slice key)
 {
     uint64_t hash = hash_keyed(&c->secret, key);
-    /* the table takes the low bits */
+    /* the table uses the low bits */
     *h = (struct locked_entry){.cache = c,
                                .stripe = &c->stripes[(hash >> 40) & c->mask],
                                .key = key,
@@ -79,7 +68,8 @@ void cache_lock(struct locked_entry *h, struct directory_cache *c, struct slice 
     h->entry = directory_table_find(&h->stripe->table, hash, key);
 }
 
-/* The entry is made if it is not there. False, with nothing locked: out of memory, or this is no key. */
+/* Locks the entry of `key`, which is created if there is none. Returns false with nothing locked if memory is short or the key is not
+ * valid. Memory is allocated while nothing is locked, so another thread may have created the entry meanwhile. */
 static bool lock_made_entry(struct locked_entry *h, struct directory_cache *c, struct slice key)
 {
     cache_lock(h, c, key);
@@ -93,7 +83,7 @@ static bool lock_made_entry(struct locked_entry *h, struct directory_cache *c, s
         return false;
     pthread_mutex_lock(&h->stripe->lock);
     h->entry = directory_table_find(&h->stripe->table, h->hash, key);
-    if (h->entry) { /* somebody was faster */
+    if (h->entry) {
         h->spare = fresh;
         return true;
     }
@@ -120,8 +110,9 @@ uint64_t cache_take_waiters(struct directory_entry *e, bool changed)
     return waiters;
 }
 
-/* ---- who asks ---- */
+/* ---- decisions ---- */
 
+/* Adds the caller to the waiters of the look-up in flight. Returns UNAVAILABLE if there is none. */
 static enum lookup wait_for(struct locked_entry *h, uint64_t waiter)
 {
     if (!cache_in_flight(h->entry, h->now)) {
@@ -133,15 +124,16 @@ static enum lookup wait_for(struct locked_entry *h, uint64_t waiter)
     return LOOKUP_PENDING;
 }
 
-/* Whether the directory is known not to answer, at least for this. */
-static bool is_away(const struct locked_entry *h)
+/* Returns whether the directory does not answer, at least for this entry. */
+static bool is_unanswered(const struct locked_entry *h)
 {
     const struct directory_entry *e = h->entry;
     bool hangs = cache_in_flight(e, h->now) && h->now >= e->asked_at + h->cache->options.patience;
     return hangs || e->unavailable || !cache_flag(&h->cache->answering);
 }
 
-/* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
+/* Decides about an entry whose content is known: a record, or for an unauthenticated caller absence. The content was confirmed at
+ * `confirmed`, and serves without waiting until `until`. */
 static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waiter, uint64_t confirmed,
                                uint64_t until)
 {
@@ -155,12 +147,13 @@ static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waite
     }
     if (h->now >= confirmed + c->options.stale)
         return wait_for(h, waiter);
-    if (!last && !is_away(h))
+    if (!last && !is_unanswered(h))
         return wait_for(h, waiter);
     h->stripe->counts.stale++;
     return known;
 }
 
+/* Decides about a locked entry. Sets *ask if the caller must call cache_look_up after it has unlocked the entry. */
 static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, uint64_t waiter, bool *ask)
 {
     struct directory_entry *e = h->entry;
@@ -169,7 +162,7 @@ static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, ui
     uint64_t until = known ? cache_serves_until(h->cache, e, confirmed) : UINT64_MAX;
     bool due = h->now >= cache_due_at(h->cache, e, alike) || h->now >= until;
     *ask = due && cache_begin(h);
-    e->strangers = e->strangers || (alike && due);
+    e->unproven = e->unproven || (alike && due);
     if (known)
         return judge_known(h, last, waiter, confirmed, until);
     if (!e->absent || due)
@@ -178,7 +171,8 @@ static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, ui
     return LOOKUP_ABSENT;
 }
 
-/* With nothing locked: begins the look-up, or waits for one that is on its way. Returns false if that cannot be. */
+/* Begins the look-up if `ask`, otherwise joins the one in flight if `waits`. Call with nothing locked. Returns false if the directory
+ * could not be asked. */
 static bool ask_or_join(struct directory_cache *c, struct slice key, bool ask, bool waits,
                         struct fair_owner owner)
 {
@@ -232,7 +226,7 @@ bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64
     directory_table_touch(&h.stripe->table, e);
     bool known = (e->box || e->absent) && !e->outdated && h.now < e->learned + FRESH_ENOUGH;
     bool ask = !known && cache_begin(&h);
-    bool wait = !known && cache_in_flight(e, h.now) && !(e->box && is_away(&h));
+    bool wait = !known && cache_in_flight(e, h.now) && !(e->box && is_unanswered(&h));
     e->waiters |= wait ? waiter : 0;
     owner = cache_owner(&h, false);
     cache_unlock(&h);

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* What the directory says: answers of look-ups, what it pushes, and whether it is there. */
+/* What the directory reports to the cache: answers of look-ups, pushed changes, and its health. */
 #include "spoa/agent/directory/cache_parts.h"
 
-#define RETRY    SECOND /* after a look-up that was not answered while others are */
-#define TTL_MOST (24 * 60 * MINUTE)
+#define RETRY   SECOND /* pause after a look-up that was not answered while others are */
+#define TTL_MAX (24 * 60 * MINUTE)
 
+/* Replaces the record; cache_unlock releases the old one. */
 static void put_box(struct locked_entry *h, struct shared_record *box)
 {
     h->box = directory_table_put(&h->stripe->table, h->entry, box);
 }
 
 /* ---- answers ---- */
+/* Returns whether the record is older than the known one, by its epoch. */
 static bool is_behind(const struct directory_entry *e, const struct shared_record *box)
 {
     return e->box && box->record.epoch && box->record.epoch < e->epoch;
 }
 
-/* Takes over box, which says how it was at `since`. Whether something is different now. */
+/* Applies the record `box`, which it takes over. `since`: the directory held this record at that time or later; `good`: lifetime that
+ * the directory stated, or 0. Returns whether the content changed. An older record confirms the known one, but does not replace it. */
 static bool learn(struct locked_entry *h, struct shared_record *box, uint64_t since, uint64_t good)
 {
     struct directory_entry *e = h->entry;
@@ -41,6 +44,8 @@ static bool learn(struct locked_entry *h, struct shared_record *box, uint64_t si
     return true;
 }
 
+/* Applies the absence of a record. If `doubtful`, a known record serves on until the directory has denied it for DOUBT. Returns
+ * whether the content changed. */
 static bool learn_absence(struct locked_entry *h, uint64_t since, bool doubtful)
 {
     struct directory_entry *e = h->entry;
@@ -61,15 +66,8 @@ static bool learn_absence(struct locked_entry *h, uint64_t since, bool doubtful)
     return news;
 }
 
-/* While the directory is away its kind bounds how often it is tried; who needs a record then learns soon that
- * it is back. */
-static void learn_nothing(struct locked_entry *h)
-{
-    h->entry->unavailable = true;
-    h->entry->retry_at = h->now + (cache_flag(&h->cache->answering) ? RETRY : RETRY_SOON);
-}
-
-/* The answer of a look-up. Takes over box. Whether something is different now. */
+/* Applies the answer of a look-up; takes over `box`. Returns whether the content changed. An answer that a push has overtaken is
+ * dropped; after a change that was announced meanwhile the entry stays outdated, because the answer may be older. */
 static bool take_answer(struct locked_entry *h, enum lookup outcome, struct shared_record *box, uint64_t good)
 {
     struct directory_entry *e = h->entry;
@@ -77,31 +75,27 @@ static bool take_answer(struct locked_entry *h, enum lookup outcome, struct shar
     uint64_t since = e->asked ? e->asked_at : h->now;
     directory_table_asked(&h->stripe->table, e, false);
     e->overtaken = e->again = false;
-    if (e->strangers && outcome != LOOKUP_UNAVAILABLE)
+    if (e->unproven && outcome != LOOKUP_UNAVAILABLE)
         e->shown = since;
-    e->strangers = false;
+    e->unproven = false;
     if (again)
-        e->announced = false; /* this answer may be older than that */
+        e->announced = false; /* an absence in this answer may be older than the announcement */
     if (overtaken)
         h->box = box;
     else if (outcome == LOOKUP_FOUND)
         changed = learn(h, box, since, good);
     else if (outcome == LOOKUP_ABSENT)
         changed = learn_absence(h, since, h->cache->options.absence_is_doubt);
-    else
-        learn_nothing(h);
+    else {
+        /* While the directory does not answer, its kind limits the number of attempts. Retrying soon then shows early that it is back. */
+        e->unavailable = true;
+        e->retry_at = h->now + (cache_flag(&h->cache->answering) ? RETRY : RETRY_SOON);
+    }
     if (again) {
         e->outdated = e->announced = true;
         h->stripe->urgent = h->stripe->urgent || e->pins;
     }
     return changed;
-}
-
-static void count_answer(struct stripe *s, enum lookup outcome)
-{
-    s->counts.found += outcome == LOOKUP_FOUND;
-    s->counts.not_found += outcome == LOOKUP_ABSENT;
-    s->counts.failed += outcome == LOOKUP_UNAVAILABLE;
 }
 
 uint64_t directory_cache_answered(struct directory_cache *c, struct slice key, enum lookup outcome,
@@ -121,14 +115,16 @@ uint64_t directory_cache_answered(struct directory_cache *c, struct slice key, e
     }
     if (h.entry->asked)
         took = h.now - h.entry->asked_at;
-    count_answer(h.stripe, outcome);
-    bool turn = cache_give_turn_back(&h);
-    bool changed = take_answer(&h, outcome, box, ttl < TTL_MOST ? ttl : TTL_MOST);
-    uint64_t tell = cache_take_waiters(h.entry, changed);
-    bool work = h.stripe->urgent || turn;
+    h.stripe->counts.found += outcome == LOOKUP_FOUND;
+    h.stripe->counts.not_found += outcome == LOOKUP_ABSENT;
+    h.stripe->counts.failed += outcome == LOOKUP_UNAVAILABLE;
+    bool slot = cache_return_slot(&h);
+    bool changed = take_answer(&h, outcome, box, ttl < TTL_MAX ? ttl : TTL_MAX);
+    uint64_t waiters = cache_take_waiters(h.entry, changed);
+    bool work = h.stripe->urgent || slot;
     cache_unlock(&h);
-    if (tell)
-        c->options.notify(c->options.context, key, tell);
+    if (waiters)
+        c->options.notify(c->options.context, key, waiters);
     if (work)
         c->options.work(c->options.context);
     return took;
@@ -143,14 +139,14 @@ bool directory_cache_has(struct directory_cache *c, struct slice key)
     return h.entry;
 }
 
-/* ---- what it pushes ---- */
-/* Pushed with content, of which NULL is absence. Takes over box. */
+/* ---- pushed changes ---- */
+/* Applies a pushed record, or a pushed absence if `box` is NULL; takes over `box`. */
 static void push(struct directory_cache *c, struct slice key, struct shared_record *box)
 {
     struct locked_entry h;
     cache_lock(&h, c, key);
     bool behind = h.entry && box && is_behind(h.entry, box);
-    if (behind) /* of before what is known: it confirms nothing, and an answer that is on its way is newer */
+    if (behind) /* confirms nothing: an answer in flight is newer than this push */
         h.stripe->counts.behind++;
     if (!h.entry || behind) {
         if (h.stripe)
@@ -161,10 +157,10 @@ static void push(struct directory_cache *c, struct slice key, struct shared_reco
     h.stripe->counts.pushed++;
     h.entry->overtaken = h.entry->asked;
     bool changed = box ? learn(&h, box, h.now, 0) : learn_absence(&h, h.now, false);
-    uint64_t tell = cache_take_waiters(h.entry, changed);
+    uint64_t waiters = cache_take_waiters(h.entry, changed);
     cache_unlock(&h);
-    if (tell)
-        c->options.notify(c->options.context, key, tell);
+    if (waiters)
+        c->options.notify(c->options.context, key, waiters);
 }
 
 void directory_cache_changed(struct directory_cache *c, struct slice key, const struct record *record)
@@ -205,7 +201,7 @@ void directory_cache_missed(struct directory_cache *c)
     atomic_store_explicit(&c->missed, cache_now(c), memory_order_relaxed);
     for (size_t i = 0; i <= c->mask; i++) {
         pthread_mutex_lock(&c->stripes[i].lock);
-        c->stripes[i].behind = true;
+        c->stripes[i].due = true;
         pthread_mutex_unlock(&c->stripes[i].lock);
     }
     c->options.work(c->options.context);

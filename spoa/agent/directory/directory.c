@@ -7,38 +7,33 @@
 #include "spoa/agent/directory/queue.h"
 #include "spoa/base/table/references.h"
 
-#define DUE_EVERY (100 * MILLISECOND) /* between looks at what is in use and due */
+#define DUE_EVERY  (100 * MILLISECOND) /* between two calls of directory_cache_work for what is due */
+#define LATE       (3 * SECOND)        /* minimum time until a queued look-up ends; requests ask again */
+#define WAKE_AGAIN (500 * MILLISECOND) /* between two attempts to wake one sandbox */
+#define WAKE_MAX   (30 * SECOND) /* time after which nobody waits for a wake: the default of relay.hold */
 
-#define LATE       (3 * SECOND) /* until a look-up that has no turn is given up: who comes again asks again */
-#define WAKE_AGAIN (500 * MILLISECOND) /* between attempts to have one sandbox woken */
-#define WAKE_MOST  (30 * SECOND)       /* after which nobody waits any more; relay.hold, if not set */
-
-enum {
-    LOOK_UPS_MOST = 65536,
-    LOOK_UPS_EACH = 8192,
-    LOOK_UPS_LEAST = 128,
-    WAKES_MOST = 16384,
-    WAKES_EACH = 1024
-};
+/* Places of the queues (spoa/base/table/fair.h): in all, and of one owner. */
+enum { LOOK_UPS_MAX = 65536, LOOK_UPS_EACH = 8192, LOOK_UPS_MIN = 128, WAKES_MAX = 16384, WAKES_EACH = 1024 };
 
 struct directory {
-    /* the owner's, decisions', one of each question and of `urgent` while it is posted */
+    /* held by the owner, by decisions, by each question, and by `urgent` and `serve` while they are posted */
     atomic_uint references;
     struct directory_options *options;
     struct directory_owner owner;
     struct loop *loop;
     struct directory_cache *cache;
-    uint64_t patience; /* of look-ups, until they have their turn */
-    struct loop_timer due;
+    uint64_t patience;     /* time after which a look-up in the queue is given up */
+    struct loop_timer due; /* runs on_due */
     struct loop_task urgent, serve;
-    atomic_bool urgent_posted, serve_posted;
-    struct directory_queue *look_ups, *wakes; /* NULL: the kind is not asked */
+    atomic_bool urgent_posted, serve_posted;  /* set while the task is posted */
+    struct directory_queue *look_ups, *wakes; /* NULL if the kind holds all records */
 
-    /* of the loop's thread */
-    void *self; /* of the kind; NULL: not started yet, or stopped: what it reports is for nobody */
-    struct directory_questions resting; /* wakes that are tried again, the next one first */
-    struct loop_timer again;
-    bool known, answering, pushing;
+    /* the loop's thread only */
+    void *self; /* the kind's state; NULL, and reports are ignored, before its start and after its stop */
+    struct directory_questions set_aside; /* wakes to be tried again, the next one first */
+    struct loop_timer again;              /* runs on_again */
+    bool known;                           /* health was reported at least once; the last report follows */
+    bool answering, pushing;
 };
 
 /* ---- lists of questions ---- */
@@ -65,6 +60,7 @@ static struct directory_queue *queue_of(const struct directory *d, bool wake)
     return wake ? d->wakes : d->look_ups;
 }
 
+/* Lets on_serve run on the loop's thread, once however often this is called before. */
 static void serve_soon(struct directory *d)
 {
     if (atomic_exchange(&d->serve_posted, true))
@@ -73,6 +69,7 @@ static void serve_soon(struct directory *d)
     loop_post(d->loop, &d->serve);
 }
 
+/* Queues a question on behalf of `owner`. The key is copied to the end of the question's memory. */
 static enum directory_ask directory_ask(struct directory *d, struct slice key, struct fair_owner owner,
                                         bool wake)
 {
@@ -111,7 +108,7 @@ static void free_question(struct directory_question *q)
     directory_release(d);
 }
 
-/* The kind does not get what waits since then or longer: nobody waits for it any more. */
+/* Drops look-ups that have waited since `since` or longer: the requests that waited for them have ended. */
 static void give_up_late(struct directory *d, uint64_t since)
 {
     struct directory_question *q;
@@ -122,6 +119,7 @@ static void give_up_late(struct directory *d, uint64_t since)
     }
 }
 
+/* Drops wakes in the same way. Their callers wait for a push of the directory, so nobody is notified. */
 static void give_up_wakes(struct directory *d, uint64_t since)
 {
     struct directory_question *q;
@@ -129,6 +127,7 @@ static void give_up_wakes(struct directory *d, uint64_t since)
         free_question(q);
 }
 
+/* Passes questions to the kind, as many as it takes at a time. The kind may be stopped in between. */
 static void serve_queue(struct directory *d, struct directory_queue *queue)
 {
     struct directory_question *q;
@@ -149,10 +148,10 @@ bool directory_wake_again(struct directory_question *q)
 {
     struct directory *d = q->directory;
     q->again = loop_clock() + WAKE_AGAIN;
-    if (!d->self || q->again > q->asked + WAKE_MOST)
+    if (!d->self || q->again > q->asked + WAKE_MAX)
         return false;
     directory_queue_hold(d->wakes, q);
-    directory_questions_put(&d->resting, q);
+    directory_questions_put(&d->set_aside, q);
     if (!loop_timer_active(&d->again))
         loop_timer_set_at(&d->again, q->again);
     serve_soon(d);
@@ -163,10 +162,10 @@ static void on_again(void *context)
 {
     struct directory *d = context;
     uint64_t now = loop_clock();
-    while (d->resting.first && d->resting.first->again <= now)
-        directory_queue_again(d->wakes, directory_questions_take(&d->resting));
-    if (d->resting.first)
-        loop_timer_set_at(&d->again, d->resting.first->again);
+    while (d->set_aside.first && d->set_aside.first->again <= now)
+        directory_queue_again(d->wakes, directory_questions_take(&d->set_aside));
+    if (d->set_aside.first)
+        loop_timer_set_at(&d->again, d->set_aside.first->again);
     serve_soon(d);
 }
 
@@ -188,7 +187,7 @@ void directory_answer(struct directory_question *q, enum lookup outcome, const s
     free_question(q);
 }
 
-/* ---- what the kind tells ---- */
+/* ---- reports of the kind ---- */
 
 bool directory_loaded(struct directory *d, const struct directory_load *load)
 {
@@ -240,8 +239,9 @@ void directory_health(struct directory *d, bool answering, bool pushing, const c
     d->owner.health(d->owner.context, answering, pushing, answering ? "" : why);
 }
 
-/* ---- what the cache asks for ---- */
+/* ---- call-backs of the cache ---- */
 
+/* The cache and the loop share one clock. */
 static uint64_t clock_of(void *context)
 {
     (void)context;
@@ -269,7 +269,7 @@ static void on_due(void *context)
     struct directory *d = context;
     uint64_t now = loop_clock();
     give_up_late(d, now - d->patience);
-    give_up_wakes(d, now - WAKE_MOST);
+    give_up_wakes(d, now - WAKE_MAX);
     directory_cache_work(d->cache, false);
     loop_timer_set(&d->due, DUE_EVERY);
 }
@@ -292,7 +292,7 @@ static void work(void *context)
     loop_post(d->loop, &d->urgent);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
 {
@@ -313,22 +313,17 @@ static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
     return directory_cache_new(&options);
 }
 
-/* The cache has room for that many unknown records that are asked for: so an owner meets its own limit first, and not one of
- * all. */
-static uint32_t look_ups_most(const struct directory_common *own)
-{
-    int64_t most = own->entries / 4 + LOOK_UPS_LEAST;
-    return most < LOOK_UPS_MOST ? (uint32_t)most : LOOK_UPS_MOST;
-}
-
+/* Creates the cache and the queues of a kind that looks up single records. Returns false if memory is short. */
 static bool prepare_asked(struct directory *d, uint64_t patience)
 {
     const struct directory_kind *kind = d->options->kind;
-    const struct fair_limits look_ups = {.places = look_ups_most(d->options->own),
+    /* Proportional to the cache, which has room for so many look-ups of unknown keys: an owner then exceeds its own share first, and is
+     * refused before the cache is full for all. */
+    int64_t places = d->options->own->entries / 4 + LOOK_UPS_MIN;
+    const struct fair_limits look_ups = {.places = (uint32_t)(places < LOOK_UPS_MAX ? places : LOOK_UPS_MAX),
                                          .each = LOOK_UPS_EACH,
                                          .served = kind->look_ups_at_once},
-                             wakes = {
-                                 .places = WAKES_MOST, .each = WAKES_EACH, .served = kind->wakes_at_once};
+                             wakes = {.places = WAKES_MAX, .each = WAKES_EACH, .served = kind->wakes_at_once};
     d->patience = patience > LATE ? patience : LATE;
     d->cache = cache_new(d, patience);
     d->look_ups = directory_queue_new(&look_ups);
@@ -367,15 +362,6 @@ struct directory *directory_start(struct directory_options *options, const struc
     return d;
 }
 
-/* The kind is stopped: what it has not got is for nobody. */
-static void end_questions(struct directory *d)
-{
-    for (struct directory_question *q; (q = directory_questions_take(&d->resting));)
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
-    give_up_late(d, UINT64_MAX);
-    give_up_wakes(d, UINT64_MAX);
-}
-
 void directory_stop(struct directory *d)
 {
     if (!d || !d->self)
@@ -389,8 +375,13 @@ void directory_stop(struct directory *d)
         loop_timer_close(&d->again);
     }
     d->options->kind->stop(self);
-    if (d->look_ups)
-        end_questions(d);
+    if (!d->look_ups)
+        return;
+    /* The kind is stopped: nobody gets an answer to what still waits. */
+    for (struct directory_question *q; (q = directory_questions_take(&d->set_aside));)
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
+    give_up_late(d, UINT64_MAX);
+    give_up_wakes(d, UINT64_MAX);
 }
 
 struct directory *directory_retain(struct directory *d)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The directory kind `dns`: no store of records at all. A sandbox is where a name that is made of its id and namespace
- * says.
+ * The directory kind `dns`, which has no store of records: a sandbox is where a name made of its id and namespace resolves to.
  *
- * Id and namespace must each be one label of a name: an id "a.kube-system" must not lead somewhere else.
+ * Invariant: id and namespace are one label of the name each. Otherwise an id such as "a.kube-system" would lead to another namespace.
  */
 #include <stdlib.h>
 
@@ -12,14 +11,19 @@
 #include "spoa/base/bytes/writer.h"
 #include "spoa/net/dns.h"
 
-enum { QUESTIONS_MAX = 1024, NAME_MOST = 253, LABEL_MOST = 63 };
+enum {
+    QUESTIONS_MAX = 1024,
+    NAME_MAX_LEN = 253,
+    LABEL_MAX_LEN = 63
+}; /* names and labels: RFC 1035 section 2.3.4 */
 
 struct directory_dns_options {
     struct directory_common common;
-    char *name, *namespace;
-    int64_t port, timeout;
-    bool tls;
-    struct texts servers;
+    char *name, *namespace; /* the template of a name; the namespace of a key that has none */
+    int64_t port;           /* port of the workers, or 0 for the request's */
+    int64_t timeout;        /* maximum time of one look-up, with its repeats [ms] */
+    bool tls;               /* workers speak TLS */
+    struct texts servers;   /* name servers; empty: the system's */
 };
 
 struct directory_dns {
@@ -27,30 +31,31 @@ struct directory_dns {
     struct directory *directory;
     struct dns *dns;
     struct dns_options dns_options;
-    struct loop_timer started;
+    struct loop_timer started; /* reports the first health */
 };
 
+/* A question of this kind, with the name that it looks up. */
 struct look_up {
     struct directory_question question;
     struct directory_dns *kind;
     size_t name_len;
-    char name[NAME_MOST];
+    char name[NAME_MAX_LEN];
 };
 
 /* ---- names ---- */
 
-/* Without capitals, which DNS does not tell apart: "SB-1" would be another sandbox to tokens and limits, on the
- * worker of "sb-1". */
+/* Returns whether the text may be a label of a name. Capital letters are refused because DNS ignores case: "SB-1" would be another
+ * sandbox than "sb-1" to tokens and limits, but on the same worker. */
 static bool is_label(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
         if (text.at[i] >= 'A' && text.at[i] <= 'Z')
             return false;
-    return text.len <= LABEL_MOST && slice_find(text, '.') == text.len &&
+    return text.len <= LABEL_MAX_LEN && slice_find(text, '.') == text.len &&
            (hostname_valid(text) || slice_u64(text, UINT64_MAX, &(uint64_t){0}));
 }
 
-/* The template with what stands in braces replaced; "{" is not valid in a name otherwise. */
+/* Writes the template with the words in braces replaced. A name cannot contain a brace otherwise. */
 static void expand(const char *template, struct slice sandbox, struct slice space, struct writer *w)
 {
     struct slice rest = slice_text(template), part;
@@ -66,7 +71,7 @@ static void expand(const char *template, struct slice sandbox, struct slice spac
     }
 }
 
-/* False: there can be no such name. */
+/* Writes the name of the sandbox `key`. Returns false if there can be no such name. */
 static bool name_of(const struct directory_dns_options *o, struct slice key, struct writer *w)
 {
     struct slice space = slice_text(o->namespace), sandbox = key;
@@ -77,7 +82,7 @@ static bool name_of(const struct directory_dns_options *o, struct slice key, str
     }
     if (!is_label(sandbox) || !is_label(space))
         return false;
-    /* of another namespace, which the name could not tell from this one */
+    /* without {namespace} the name would be that of the same id in the configured namespace */
     if (!strstr(o->name, "{namespace}") && !slice_is(space, o->namespace))
         return false;
     expand(o->name, sandbox, space, w);
@@ -86,28 +91,7 @@ static bool name_of(const struct directory_dns_options *o, struct slice key, str
 
 /* ---- asking ---- */
 
-static int by_address(const void *a, const void *b)
-{
-    return memcmp(a, b, sizeof(struct address));
-}
-
-/* All agents choose the same of several addresses, whatever their order in the answer. */
-static struct address lowest(const struct dns_answer *answer)
-{
-    struct address sorted[DNS_ADDRESSES];
-    memcpy(sorted, answer->addresses, sizeof sorted);
-    qsort(sorted, answer->count, sizeof *sorted, by_address);
-    return sorted[0];
-}
-
-/* What the answer says may be good for a shorter time than ours, never for a longer one. */
-static uint64_t shorter(uint64_t ttl, const struct directory_dns_options *o)
-{
-    uint64_t most = (uint64_t)o->common.ttl * MILLISECOND;
-    uint64_t good = ttl < SECOND ? SECOND : ttl;
-    return good < most ? good : most;
-}
-
+/* Reports whether the name servers answer. This kind never pushes. */
 static void dns_tell_health(struct directory_dns *d, bool answering)
 {
     directory_health(d->directory, answering, false, "the name servers do not answer");
@@ -124,11 +108,18 @@ static void on_answer(void *owner, const struct dns_answer *answer)
                          NULL, 0);
         return;
     }
+    /* Orders addresses so that all agents choose the same one of several, whatever their order in the answer. */
+    struct address lowest = answer->addresses[0];
+    for (size_t i = 1; i < answer->count; i++)
+        if (memcmp(&answer->addresses[i], &lowest, sizeof lowest) < 0)
+            lowest = answer->addresses[i];
+    /* the configured ttl is the maximum; a second is the minimum, which spares the name servers */
+    uint64_t good = answer->ttl < SECOND ? SECOND : answer->ttl, max = (uint64_t)o->common.ttl * MILLISECOND;
     record.worker = (struct worker){.kind = o->tls ? WORKER_HTTPS : WORKER_HTTP,
                                     .host = slice_of(l->name, l->name_len),
                                     .port = (uint16_t)o->port,
-                                    .addr = lowest(answer)};
-    directory_answer(&l->question, LOOKUP_FOUND, &record, shorter(answer->ttl, o));
+                                    .addr = lowest};
+    directory_answer(&l->question, LOOKUP_FOUND, &record, good < max ? good : max);
 }
 
 static void dns_kind_ask(void *self, struct directory_question *q)
@@ -141,14 +132,13 @@ static void dns_kind_ask(void *self, struct directory_question *q)
         return;
     }
     l->name_len = name.len;
-    /* it has waited for its turn already */
+    /* the question has already waited in the queue of its owner */
     if (!dns_ask(d->dns, writer_slice(&name), (struct fair_owner){.rank = FAIR_VERIFIED}, on_answer, l))
         directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
-/* ---- its life ---- */
-
-/* There is no connection that could tell: taken for granted until a look-up fails. */
+/* ---- life ---- */
+/* Assumes that the name servers answer until a look-up fails: there is no connection that could show it. */
 static void on_started(void *self)
 {
     dns_tell_health(self, true);
@@ -188,23 +178,12 @@ static void dns_stop(void *self)
 
 /* ---- options ---- */
 
-/* In one label "{sandbox}-{namespace}" a-b of c and a of b-c would be one name. */
-static bool are_apart(struct slice template)
-{
-    struct slice label;
-    while (slice_split(&template, '.', &label)) {
-        size_t first = slice_find(label, '{');
-        if (first < label.len && slice_find(slice_from(label, first + 1), '{') < label.len - first - 1)
-            return false;
-    }
-    return true;
-}
-
+/* Checks the template of names. Returns what is wanted, or NULL if the value is good. */
 static const char *check_name(struct slice value)
 {
     struct slice rest = value, part;
     size_t sandboxes = 0;
-    char name[NAME_MOST];
+    char name[NAME_MAX_LEN];
     struct writer w = writer_of(name, sizeof name);
     (void)slice_split(&rest, '{', &part);
     while (slice_split(&rest, '{', &part)) {
@@ -213,7 +192,15 @@ static const char *check_name(struct slice value)
             return "a name with {sandbox} and, if need be, {namespace}";
         sandboxes += sandbox;
     }
-    if (!are_apart(value))
+    /* With both in one label, "{sandbox}-{namespace}", a-b of namespace c and a of namespace b-c would be one name. */
+    struct slice labels = value, label;
+    bool apart = true;
+    while (slice_split(&labels, '.', &label)) {
+        size_t first = slice_find(label, '{');
+        if (first < label.len && slice_find(slice_from(label, first + 1), '{') < label.len - first - 1)
+            apart = false;
+    }
+    if (!apart)
         return "a name with one of {sandbox} and {namespace} in a label: with both in it, different "
                "sandboxes would have the same name";
     char *template = slice_dup(value);
@@ -236,7 +223,7 @@ static const struct option options[] = {
      .offset = offsetof(struct directory_dns_options, name),
      .help = "a worker's name, with `{sandbox}` and `{namespace}`, one in a label",
      .min = 1,
-     .max = NAME_MOST,
+     .max = NAME_MAX_LEN,
      .check = check_name,
      .example = "\"{sandbox}.{namespace}.svc.cluster.local\""},
     {.key = "namespace",
@@ -245,7 +232,7 @@ static const struct option options[] = {
      .fallback = "default",
      .help = "`{namespace}` where a request names none, or `default`",
      .min = 1,
-     .max = LABEL_MOST,
+     .max = LABEL_MAX_LEN,
      .check = check_label},
     {.key = "port",
      .type = OPTION_INT,
@@ -269,7 +256,7 @@ static const struct option options[] = {
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_dns_options, timeout),
      .fallback = "3s",
-     .help = "for one look-up, repeats included",
+     .help = "maximum time of one look-up, with its repeats",
      .min = 50,
      .max = OPTION_MINUTE},
     DIRECTORY_CACHE_OPTIONS(struct directory_dns_options, "5s"),

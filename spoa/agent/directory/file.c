@@ -18,28 +18,29 @@
 #include "spoa/base/os/thread.h"
 #include "spoa/net/loop.h"
 
-#define LOOK_EVERY    (100 * MILLISECOND)
-#define READ_MOST     ((size_t)1 << 20)
-#define READS_MOST    16 /* of events, in a turn */
-#define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
+#define LOOK_EVERY    (100 * MILLISECOND) /* between two checks of the file */
+#define READ_MAX      ((size_t)1 << 20) /* bytes of one read, after which a reader notices that it was stopped */
+#define READS_MAX     16                /* reads of inotify in one turn of the loop */
+#define LOOKS_AGAIN   10 /* checks between two attempts to read a file that could not be read */
 #define FILE_MAX      ((off_t)2 << 30)
 #define RECORD_DEPTH  6
 #define RECORD_LIMITS ((struct json_limits){.bytes = (size_t)256 * 1024, .depth = RECORD_DEPTH})
 
 /* ---- reading one file ---- */
 
+/* State of one reading of the file. */
 struct loading {
     const char *path;
-    struct slice text;
-    const struct records *before;
+    struct slice text;            /* the file's content */
+    const struct records *before; /* the last good table, or NULL */
     struct directory_load *load;
-    const atomic_bool *stop;                  /* nobody wants it any more; NULL: never */
-    const struct directory_file_check *check; /* NULL: none */
-    bool is_public;                           /* everybody can read it */
+    const atomic_bool *stop;                  /* set from another thread to give up, or NULL */
+    const struct directory_file_check *check; /* additional check of records, or NULL */
+    bool is_public;                           /* everybody may read the file */
     uint8_t scratch[128 * 1024];              /* ports and headers of one record */
 };
 
-/* Turns ":LINE:COLUMN: what" of a value within the file into "path:LINE:COLUMN: what" of the file. */
+/* Turns the message ":LINE:COLUMN: what" about a value within the file into "path:LINE:COLUMN: what" of the file. Returns false. */
 static bool fail_at(const struct loading *l, struct slice value, const struct fail *inner, struct fail *why)
 {
     struct slice what = slice_text(inner->text), rest = what, path, line_text, column_text;
@@ -59,7 +60,7 @@ static bool fail_at(const struct loading *l, struct slice value, const struct fa
     return fail(why, "%s:%" PRIu64 ":%" PRIu64 ": %.*s", l->path, lines + line, column, SLICE_PRINTF(what));
 }
 
-/* Headers are what lets the gate in at a worker. */
+/* Returns whether a record has headers: they are secrets, because they let the gate in at a worker. */
 static bool has_headers(const struct record *record)
 {
     struct record_details details;
@@ -74,6 +75,7 @@ static bool has_headers(const struct record *record)
     return false;
 }
 
+/* Parses one record and adds it. An older epoch than that of the last table keeps the last table's record. */
 static bool load_record(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct loading *l = context;
@@ -99,6 +101,7 @@ static bool load_record(void *context, struct slice key, struct slice value, str
     return good || fail_at(l, value, &inner, why);
 }
 
+/* Parses one member of the root beside "sandboxes". */
 static bool load_other(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct loading *l = context;
@@ -118,20 +121,13 @@ static bool load_other(void *context, struct slice key, struct slice value, stru
     return fail_at(l, value, &inner, why);
 }
 
-/* Of one that is open. One that is replaced meanwhile is changed by that, too, but not what it holds. */
-static bool same_content(const struct stat *a, const struct stat *b)
-{
-    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-/* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
+/* Reads the whole file into malloc'd memory. Returns false with *why, also if the file changed meanwhile: the next check reads it
  * again. */
 static bool read_whole(const char *path, struct slice *text, bool *is_public, const atomic_bool *stop,
                        struct fail *why)
 {
     struct stat before, after;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the thread */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block the thread */
     if (fd < 0)
         return fail(why, "%s: %s", path, strerror(errno));
     uint8_t *memory = NULL;
@@ -144,9 +140,11 @@ static bool read_whole(const char *path, struct slice *text, bool *is_public, co
         size_t len = 0, size = (size_t)before.st_size;
         ssize_t n;
         while (len < size && !(stop && atomic_load(stop)) &&
-               (n = read(fd, memory + len, size - len < READ_MOST ? size - len : READ_MOST)) > 0)
+               (n = read(fd, memory + len, size - len < READ_MAX ? size - len : READ_MAX)) > 0)
             len += (size_t)n;
-        if (len != size || fstat(fd, &after) != 0 || !same_content(&before, &after))
+        /* the open file keeps its content when the path is replaced, so only these members of struct stat count */
+        if (len != size || fstat(fd, &after) != 0 || before.st_size != after.st_size ||
+            before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec)
             good = fail(why, "%s: changed while it was read", path);
         *text = slice_of(memory, len);
         *is_public = before.st_mode & S_IROTH;
@@ -157,6 +155,7 @@ static bool read_whole(const char *path, struct slice *text, bool *is_public, co
     return good;
 }
 
+/* Reads the file into *load. Returns false with *why; *load then has no records, and load->unread tells whether they were parsed. */
 static bool load_file(const char *path, const struct records *before,
                       const struct directory_file_check *check, struct directory_load *load,
                       const atomic_bool *stop, struct fail *why)
@@ -202,9 +201,9 @@ bool directory_file_load_checked(const char *path, const struct directory_file_c
     return load_file(path, NULL, check, load, NULL, why);
 }
 
-/* ---- the workers that records name by host name ---- */
+/* ---- workers that records name by host name ---- */
 
-struct host_names { /* zeroed before its first use */
+struct host_names { /* list of texts; zeroed before its first use */
     char **texts;
     size_t count, size;
 };
@@ -217,6 +216,7 @@ static void free_hosts(struct host_names *w)
     *w = (struct host_names){0};
 }
 
+/* Adds the worker's host name, if it has one. Returns false if memory is short. */
 static bool add_host(struct host_names *w, const struct worker *worker)
 {
     if (worker->addr.family || worker->kind == WORKER_NONE || worker->kind == WORKER_UNIX)
@@ -238,7 +238,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Each once. False when out of memory; *w is for free_hosts either way. */
+/* Collects the host names of all records, each once. Returns false if memory is short; free *w in both cases. */
 static bool collect_hosts(struct host_names *w, const struct records *records)
 {
     struct record record;
@@ -262,37 +262,20 @@ static bool collect_hosts(struct host_names *w, const struct records *records)
     return good;
 }
 
-/* ---- what inotify says about its folder: a watch on the file would stay with one that is replaced ---- */
+/* ---- inotify: the folder is watched, because a watch on the file would stay with a file that was replaced ---- */
 
-static int open_events(struct fail *why)
-{
-    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (fd < 0) /* the limit of the user's inotify instances has the errno of open files */
-        fail(why, "cannot watch files: %s",
-             errno == EMFILE ? "fs.inotify.max_user_instances or RLIMIT_NOFILE is too low" : strerror(errno));
-    return fd;
-}
-
-/* From now on also those of the folder that there is now; again is fine. */
-static void watch_folder(int fd, const char *path)
-{
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    (void)inotify_add_watch(fd, dirname(folder), IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
-}
-
-/* Takes the events that wait, a few at a time where others write all the time. True when the file was written or put in
- * place, or when the kernel had so many that it forgot some. */
+/* Reads the waiting events, but no more than READS_MAX times if somebody writes all the time. Returns whether the file was written or
+ * replaced, or whether the kernel has lost events. */
 static bool read_events(int fd, const char *path)
 {
     _Alignas(struct inotify_event) char events[4096];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool any = false;
     ssize_t n;
-    for (int i = 0; i < READS_MOST && (n = read(fd, events, sizeof events)) > 0; i++)
+    for (int i = 0; i < READS_MAX && (n = read(fd, events, sizeof events)) > 0; i++)
         for (const char *p = events; p < events + n;) {
             const struct inotify_event *e = (const struct inotify_event *)(const void *)p;
-            /* what was created is not written yet; such an event only wakes who waits */
+            /* a file that was only created is not written yet */
             bool whole = e->len && (e->mask & (IN_CLOSE_WRITE | IN_MOVED_TO));
             any = any || (e->mask & IN_Q_OVERFLOW) || (whole && strcmp(name, e->name) == 0);
             p += sizeof *e + e->len;
@@ -300,25 +283,26 @@ static bool read_events(int fd, const char *path)
     return any;
 }
 
-/* ---- watching it ---- */
+/* ---- watching the file ---- */
 
 struct directory_file {
     const char *path;
     struct directory *directory;
     struct loop *loop;
-    struct loop_io events;
-    struct loop_timer look;
-    unsigned looks;
-    struct records *records; /* the last good ones */
-    struct stat seen;        /* what the file looked like when it was last read */
-    bool unread;          /* or not taken, for want of descriptors or memory, or because it was not there */
-    struct fail reported; /* why it could not be read; empty: it was */
+    struct loop_io events;   /* inotify */
+    struct loop_timer look;  /* runs on_start once, then on_look */
+    unsigned looks;          /* number of checks of a file that could not be read */
+    struct records *records; /* the last good table, or NULL */
+    struct stat seen;        /* attributes of the file when it was last read */
+    bool unread; /* the file was missing, or could not be read or taken for want of descriptors or memory */
+    struct fail reported; /* the last error that was reported; empty: none */
 
-    bool reading, again; /* a thread does; what it finds may be too old by then */
-    atomic_bool stop;    /* reading */
+    bool reading;     /* a thread reads the file */
+    bool again;       /* read once more after that, because the file changed meanwhile */
+    atomic_bool stop; /* tells the thread to give up */
     pthread_t reader;
-    struct loop_task read;
-    /* of the reader while it reads */
+    struct loop_task read; /* posted by the thread when it ends */
+    /* the thread's while it reads */
     struct directory_load load;
     struct host_names hosts;
     bool good;
@@ -327,6 +311,7 @@ struct directory_file {
 
 static void read_again(struct directory_file *d);
 
+/* Reports that the file is bad, but not the same error twice in a row for the same file (`again`). */
 static void note_bad(struct directory_file *d, bool again)
 {
     if (!again || strcmp(d->why.text, d->reported.text) != 0)
@@ -334,6 +319,7 @@ static void note_bad(struct directory_file *d, bool again)
     d->reported = d->why;
 }
 
+/* Frees what the last reading has left. */
 static void drop_load(struct directory_file *d)
 {
     records_release(d->load.records);
@@ -342,6 +328,7 @@ static void drop_load(struct directory_file *d)
     d->load = (struct directory_load){.records = NULL};
 }
 
+/* Takes the result of the thread. */
 static void on_read(void *context)
 {
     struct directory_file *d = context;
@@ -362,7 +349,7 @@ static void on_read(void *context)
         read_again(d);
 }
 
-/* A million records take a second and more, in which others on the loop would not be heard. */
+/* The thread: a million records take more than a second, too long for the loop. */
 static void *run_reader(void *context)
 {
     struct directory_file *d = context;
@@ -377,13 +364,18 @@ static void *run_reader(void *context)
     return NULL;
 }
 
+/* Starts a thread that reads the file, or notes that it must be read again. */
 static void read_again(struct directory_file *d)
 {
     d->again = d->reading;
     if (d->reading)
         return;
-    watch_folder(loop_io_fd(&d->events), d->path); /* the folder may be another one by now */
-    /* looked at before it is read: a change in between is then seen by the next look */
+    /* the folder may have been replaced; watching a folder twice has no effect */
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", d->path);
+    (void)inotify_add_watch(loop_io_fd(&d->events), dirname(folder),
+                            IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
+    /* noted before the reading: the next check sees a change that happens in between */
     file_look(d->path, &d->seen);
     d->reading = thread_start(&d->reader, run_reader, d, &d->why);
     if (d->reading)
@@ -392,8 +384,8 @@ static void read_again(struct directory_file *d)
     d->unread = true;
 }
 
-/* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
- * first, and the file would be read twice. */
+/* Reads the file only if an event names it. Replacing a file causes an event for its other name first, and reading on that event
+ * would read it twice. */
 static void on_events(void *owner, int events)
 {
     struct directory_file *d = owner;
@@ -406,7 +398,7 @@ static void on_look(void *owner)
 {
     struct directory_file *d = owner;
     struct stat now;
-    /* what the look finds may have an event, too: it would be read once more for that */
+    /* events about the same change are consumed here, or the file would be read once more because of them */
     bool event = read_events(loop_io_fd(&d->events), d->path);
     file_look(d->path, &now);
     if (event || !file_looks_same(&d->seen, &now) ||
@@ -433,8 +425,10 @@ static void *file_start(const void *own, struct directory *directory, struct loo
         fail(why, "out of memory");
         return NULL;
     }
-    int fd = open_events(why);
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) {
+        fail(why, "cannot watch files: %s",
+             errno == EMFILE ? "fs.inotify.max_user_instances or RLIMIT_NOFILE is too low" : strerror(errno));
         free(d);
         return NULL;
     }
@@ -457,7 +451,8 @@ static void destroy(void *context)
     free(d);
 }
 
-/* The reader stops within a record, or a mebibyte. The last thing that it does is to post its task. */
+/* The reader stops within a record, or a mebibyte. Posting its task is the last thing that it does, so after the join only that task is
+ * left, which then frees everything. */
 static void file_stop(void *self)
 {
     struct directory_file *d = self;

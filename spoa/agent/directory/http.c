@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The directory kind `http`: a cell's control plane, asked for one sandbox at a time by
- * GET {url}/v1/sandboxes/{id}, whose changes come as server-sent events from GET {url}/v1/events, and which
- * wakes a sandbox upon POST {url}/v1/sandboxes/{id}/wake. docs/directory.md has the contract.
+ * The directory kind `http`: a cell's control plane. The agent asks it for one sandbox at a time by GET {url}/v1/sandboxes/{id}, sends
+ * changes as server-sent events from GET {url}/v1/events, and wakes a sandbox upon POST
+ * {url}/v1/sandboxes/{id}/wake. docs/directory.md is the contract.
  *
- * Whatever happened, one look at everything follows at the end of the loop's turn: see `look`.
+ * After any event, one call of `look` at the end of the loop's turn checks everything.
  */
 #include <stdlib.h>
 
@@ -12,27 +12,29 @@
 #include "spoa/agent/directory/http_loop.h"
 #include "spoa/agent/directory/http_stream.h"
 
-#define CALLS_MAX 64                   /* to the control plane at a time; half are left to those who wait */
-#define WAKES_MAX 8                    /* of them, so that those that hang hold up no look-up */
-#define PAUSE     (100 * MILLISECOND)  /* without a question, after nobody answered */
-#define LOG_PAUSE SECOND               /* between two lines about odd answers */
-#define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
+#define CALLS_MAX 64                   /* maximum number of requests in flight */
+#define WAKES_MAX 8                    /* of them wakes, so that slow wakes do not delay look-ups */
+#define PAUSE     (100 * MILLISECOND)  /* time without requests after nobody answered */
+#define LOG_PAUSE SECOND               /* minimum time between two log lines about bad answers */
+#define SCRATCH   ((size_t)128 * 1024) /* memory for ports and headers of one record */
 
 struct directory_http_options {
     struct directory_common common;
     char *url, *token_file, *ca_file;
-    int64_t timeout; /* milliseconds */
+    int64_t timeout; /* maximum time of one request [ms] */
 };
 
+/* A question that waits for a free call or is in flight. */
 struct question {
     struct directory_question question;
-    uint64_t deadline; /* of loop_clock(): if it was not begun by then, it is not asked any more */
+    uint64_t deadline; /* time of loop_clock after which the question is not sent any more */
 };
 
+/* One of the calls. */
 struct asking {
     struct http_call call;
-    struct question *question; /* NULL: this call is free */
-    uint64_t begun;
+    struct question *question; /* NULL if the call is free */
+    uint64_t begun;            /* time of loop_clock */
 };
 
 struct directory_http {
@@ -43,13 +45,15 @@ struct directory_http {
 
     struct directory_http_target target;
     struct directory_http_stream stream;
-    struct directory_questions waiting; /* look-ups */
-    struct directory_questions wakes;
+    struct directory_questions waiting, wakes; /* look-ups and wakes without a call */
     struct asking asking[CALLS_MAX];
-    size_t busy, waking; /* calls; those that wake */
+    size_t busy, waking; /* number of calls in flight, and of the wakes among them */
+    /* Times of loop_clock, or 0: the last good answer, the end of a pause, the last log line. */
     uint64_t last_good, paused_until, logged;
-    bool reachable; /* the last one who tried got an answer */
-    bool known, answering, pushing, was_bad;
+    bool reachable; /* the last attempt got an answer */
+    bool known;     /* health was reported; the last report follows */
+    bool answering, pushing;
+    bool was_bad; /* the last answer was a refusal */
     uint8_t scratch[SCRATCH];
 };
 
@@ -63,6 +67,7 @@ static void http_tell_health(struct directory_http *d, bool answering, const cha
     directory_health(d->directory, answering, d->pushing, why);
 }
 
+/* Notes an answer that shows that the control plane works. */
 static void note_good(struct directory_http *d)
 {
     bool news = !d->known || !d->answering;
@@ -74,8 +79,8 @@ static void note_good(struct directory_http *d)
     http_tell_health(d, true, "");
 }
 
-/* A status that speaks against the control plane as a whole, while it is well with others: the second in a row
- * counts, as the first may be this one sandbox's. */
+/* Notes a status that speaks against the control plane as a whole although it works for others. Only the second one in a row is
+ * reported, because the first one may be about this sandbox alone. `pause`: time that it asked for [µs]. */
 static void note_refusal(struct directory_http *d, uint64_t pause, const char *why)
 {
     if (pause)
@@ -85,7 +90,7 @@ static void note_refusal(struct directory_http *d, uint64_t pause, const char *w
     d->was_bad = true;
 }
 
-/* No answer, to a request that began then. With others answered meanwhile it is this one's own affair. */
+/* Notes that a request which began at `begun` got no answer. If others were answered meanwhile, this says nothing about them. */
 static void note_silence(struct directory_http *d, uint64_t begun, const char *why)
 {
     if (d->last_good >= begun)
@@ -95,6 +100,7 @@ static void note_silence(struct directory_http *d, uint64_t begun, const char *w
     http_tell_health(d, false, why);
 }
 
+/* Logs a bad answer or a failed wake, but not more often than once in LOG_PAUSE. */
 static void log_oddity(struct directory_http *d, const char *message, struct slice key, const char *why)
 {
     uint64_t now = loop_clock();
@@ -106,6 +112,7 @@ static void log_oddity(struct directory_http *d, const char *message, struct sli
 
 /* ---- questions ---- */
 
+/* Ends a question without an answer. */
 static void end_unknown(struct question *q)
 {
     directory_answer(&q->question, LOOKUP_UNAVAILABLE, NULL, 0);
@@ -121,12 +128,7 @@ static struct question *take_question(struct directory_questions *all)
     return (struct question *)(void *)directory_questions_take(all);
 }
 
-static void put_question(struct directory_questions *all, struct question *q)
-{
-    directory_questions_put(all, &q->question);
-}
-
-/* A tunnel may wait for it, and nobody else will ask. */
+/* Tries a wake again later, because a tunnel may wait for it and nobody else asks; the queue limits the attempts. */
 static void wake_later(struct directory_http *d, struct question *q)
 {
     if (directory_wake_again(&q->question))
@@ -143,14 +145,15 @@ static void give_up(struct directory_http *d, struct question *q)
         end_unknown(q);
 }
 
-/* Deadlines are in the order in which they were asked. While nobody answers, or asks us to wait, waiting is of
- * no use. */
+/* Gives up questions after their deadline, and all during a pause, when waiting is of no use. Deadlines are in the order in which
+ * the questions came. */
 static void give_up_late(struct directory_http *d, struct directory_questions *all, uint64_t now)
 {
     for (const struct question *q; (q = first_of(all)) && (now < d->paused_until || now >= q->deadline);)
         give_up(d, take_question(all));
 }
 
+/* Sends a question by a free call, or ends the question if that fails. */
 static void begin_request(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
@@ -173,12 +176,13 @@ static void begin_request(struct directory_http *d, struct asking *a, struct que
     give_up(d, q);
 }
 
-/* One goes ahead where the last got no answer; look-ups do not wait for what wakes. */
+/* Returns whether a look-up may be sent. While nobody answers, one at a time is sent to find out; wakes do not count for that. */
 static bool may_look_up(const struct directory_http *d)
 {
     return d->waiting.first && d->busy < CALLS_MAX && (d->reachable || d->busy == d->waking);
 }
 
+/* Returns whether a wake may be sent. */
 static bool may_wake(const struct directory_http *d)
 {
     return d->wakes.first && d->busy < CALLS_MAX && d->waking < WAKES_MAX && (d->reachable || d->busy == 0);
@@ -189,7 +193,7 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
     for (size_t i = 0; may_look_up(d) || may_wake(d);)
         if (d->asking[i].question)
             i++;
-        else if (may_wake(d)) /* they are few, and would find no room while there are always look-ups */
+        else if (may_wake(d)) /* first, or look-ups could take every free call */
             begin_request(d, &d->asking[i], take_question(&d->wakes), now);
         else
             begin_request(d, &d->asking[i], take_question(&d->waiting), now);
@@ -197,6 +201,7 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
 
 /* ---- answers ---- */
 
+/* Ends a wake by its status. */
 static void end_wake(struct directory_http *d, struct question *q, unsigned status)
 {
     char text[64];
@@ -222,11 +227,12 @@ static void end_look_up(struct directory_http *d, struct question *q,
     else
         note_good(d);
     if (f.health != DIRECTORY_HTTP_GOOD)
-        log_oddity(d, "directory: an answer that is of no use", q->question.key, why.text);
+        log_oddity(d, "directory: an answer cannot be used", q->question.key, why.text);
     directory_answer(&q->question, f.outcome, f.outcome == LOOKUP_FOUND ? &f.record : NULL, f.ttl);
     json_free(f.doc);
 }
 
+/* Ends the question of a call. */
 static void end_request(struct directory_http *d, struct asking *a, CURLcode result)
 {
     struct directory_http_reply reply = {.status = 0};
@@ -236,7 +242,7 @@ static void end_request(struct directory_http *d, struct asking *a, CURLcode res
     d->busy--;
     d->waking -= q->question.wake;
     if (!http_call_end(&a->call, d->http.multi, result, &reply, &why)) {
-        if (!q->question.wake) /* that may take its time, which says nothing of look-ups */
+        if (!q->question.wake) /* a slow wake says nothing about look-ups */
             note_silence(d, a->begun, why.text);
         return give_up(d, q);
     }
@@ -249,6 +255,7 @@ static void end_request(struct directory_http *d, struct asking *a, CURLcode res
 
 /* ---- the stream ---- */
 
+/* Notes why the stream of events ended. */
 static void note_stream_end(struct directory_http *d)
 {
     const struct directory_http_stream *s = &d->stream;
@@ -259,11 +266,12 @@ static void note_stream_end(struct directory_http *d)
     else if (!d->known)
         note_refusal(d, 0, s->why.text);
     if (d->pushing)
-        log_write(d->log, LOG_WARN, "directory: changes do not come by themselves any more",
+        log_write(d->log, LOG_WARN, "directory: the control plane does not push changes any more",
                   LOG_TEXT("error", s->why.text));
     http_tell_health(d, d->answering, s->why.text);
 }
 
+/* Notes that the stream of events was opened. */
 static void note_stream(struct directory_http *d)
 {
     if (d->stream.open && !d->pushing) {
@@ -274,6 +282,7 @@ static void note_stream(struct directory_http *d)
 
 /* ---- the loop ---- */
 
+/* Takes the transfers that have ended. */
 static void read_ended(struct directory_http *d)
 {
     int left;
@@ -292,7 +301,7 @@ static void read_ended(struct directory_http *d)
     }
 }
 
-/* When there is something to do, if nothing happens until then. */
+/* Returns when `look` must run again if nothing happens before. */
 static uint64_t next_look(const struct directory_http *d)
 {
     uint64_t next = directory_http_stream_next(&d->stream);
@@ -305,7 +314,7 @@ static uint64_t next_look(const struct directory_http *d)
     return next;
 }
 
-/* Ends what has ended, begins what may begin. What ends makes room for others, so it comes first. */
+/* Ends what has ended, and begins what may begin. What ends comes first, because it frees calls. */
 static void look(void *context)
 {
     struct directory_http *d = context;
@@ -318,7 +327,7 @@ static void look(void *context)
     begin_waiting(d, now);
     if (!directory_http_stream_step(&d->stream, d->http.multi, &d->target, now))
         note_stream_end(d);
-    if (d->busy > busy) { /* they are sent now, not when libcurl's time of zero is over */
+    if (d->busy > busy) { /* send now, not when libcurl's timer expires */
         http_loop_go(&d->http);
         note_stream(d);
         read_ended(d);
@@ -326,14 +335,14 @@ static void look(void *context)
     http_loop_at(&d->http, next_look(d));
 }
 
-/* ---- for the directory ---- */
+/* ---- the kind ---- */
 
 static void http_ask(void *self, struct directory_question *question)
 {
     struct directory_http *d = self;
     struct question *q = (struct question *)(void *)question;
     q->deadline = loop_clock() + (uint64_t)d->options->timeout * MILLISECOND;
-    put_question(question->wake ? &d->wakes : &d->waiting, q);
+    directory_questions_put(question->wake ? &d->wakes : &d->waiting, question);
     http_loop_soon(&d->http);
 }
 
@@ -403,12 +412,12 @@ static const struct option table[] = {
      .type = OPTION_PATH,
      .offset = offsetof(struct directory_http_options, ca_file),
      .fallback = OPTION_NONE,
-     .help = "PEM of authorities for its certificate; not set: the system's"},
+     .help = "authorities (PEM) for its certificate; not set: the system's"},
     {.key = "timeout",
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_http_options, timeout),
      .fallback = "2s",
-     .help = "for one request",
+     .help = "maximum time of one request",
      .min = 50,
      .max = 60 * OPTION_SECOND},
     DIRECTORY_CACHE_OPTIONS(struct directory_http_options, "3s"),

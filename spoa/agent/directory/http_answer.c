@@ -3,11 +3,11 @@
 
 #include "spoa/agent/model/record_json.h"
 
-#define DEPTH      8 /* {"record": {"egress": {"rules": [{"set": {"NAME": {...}}}]}}}, and room for x- members */
-#define TTL_MIN    SECOND /* a control plane that says "no-store" is asked once a second */
-#define TTL_MAX    (60 * MINUTE)
-#define PAUSE_MAX  (10 * SECOND)
-#define STATE_TTL  SECOND /* of migrating and waking, which are soon over */
+#define DEPTH      8             /* an egress rule with header values, and room for x- members around it */
+#define TTL_MIN    SECOND        /* the minimum, also for "no-store" */
+#define TTL_MAX    (60 * MINUTE) /* the maximum */
+#define PAUSE_MAX  (10 * SECOND) /* maximum of Retry-After that is obeyed */
+#define STATE_TTL  SECOND        /* lifetime of the states migrating and waking, which end soon */
 #define TIME_LIMIT ((int64_t)1 << 53)
 
 static const struct json_limits limits = {.bytes = DIRECTORY_HTTP_BODY_MAX, .depth = DEPTH};
@@ -19,7 +19,7 @@ static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
     return value < least ? least : value < most ? value : most;
 }
 
-/* The directives that a cache of answers must know (RFC 9111 section 5.2.2). */
+/* Reads the lifetime from the directives that a cache of answers must know (RFC 9111 section 5.2.2). Returns 0 if there is none. */
 static uint64_t read_ttl(struct slice cache_control)
 {
     struct slice rest = cache_control, part;
@@ -37,15 +37,6 @@ static uint64_t read_ttl(struct slice cache_control)
     return ttl;
 }
 
-/* Only seconds: a date would need clocks that agree. */
-static uint64_t read_pause(struct slice retry_after)
-{
-    uint64_t seconds;
-    if (!slice_present(retry_after) || !slice_u64(retry_after, UINT32_MAX, &seconds))
-        return 0;
-    return between(seconds * SECOND, 0, PAUSE_MAX);
-}
-
 static bool is_type(struct slice content_type, const char *type)
 {
     struct slice bare = slice_trim(slice_sub(content_type, 0, slice_find(content_type, ';')));
@@ -54,6 +45,7 @@ static bool is_type(struct slice content_type, const char *type)
 
 /* ---- answers ---- */
 
+/* Turns the finding into an answer that says nothing about the sandbox. */
 static void doubt(struct directory_http_finding *f, enum directory_http_health health)
 {
     f->outcome = LOOKUP_UNAVAILABLE;
@@ -74,13 +66,14 @@ static void read_record(const struct directory_http_reply *reply, struct writer 
     f->ttl = read_ttl(reply->cache_control);
 }
 
+/* Turns the finding into a record that has only a state. */
 static void be_in_state(struct directory_http_finding *f, enum record_state state)
 {
     f->outcome = LOOKUP_FOUND;
     f->record = (struct record){.state = state, .bare = true};
 }
 
-/* {"error":"sandbox_migrating"} is about this sandbox, any other 503 about the control plane. */
+/* Reads a 503. {"error":"sandbox_migrating"} is about this sandbox; any other 503 is about the control plane, and returns false. */
 static bool read_busy(const struct directory_http_reply *reply, struct directory_http_finding *f)
 {
     struct fail why;
@@ -99,6 +92,7 @@ static bool read_busy(const struct directory_http_reply *reply, struct directory
     return busy;
 }
 
+/* Reads a status that says nothing about the sandbox. */
 static void refuse_answer(const struct directory_http_reply *reply, struct directory_http_finding *f,
                           struct fail *why)
 {
@@ -109,8 +103,11 @@ static void refuse_answer(const struct directory_http_reply *reply, struct direc
         fail(why, "it redirects (status %u), which is not followed", status);
     else
         fail(why, "status %u", status);
-    if (status == 429 || status == 503)
-        f->pause = read_pause(reply->retry_after);
+    /* only seconds: a date would need clocks that agree */
+    uint64_t seconds = 0;
+    if ((status == 429 || status == 503) && slice_present(reply->retry_after) &&
+        slice_u64(reply->retry_after, UINT32_MAX, &seconds))
+        f->pause = between(seconds * SECOND, 0, PAUSE_MAX);
     doubt(f, DIRECTORY_HTTP_BAD);
 }
 
@@ -121,7 +118,7 @@ void directory_http_answer(const struct directory_http_reply *reply, struct writ
     if (reply->status == 200)
         return read_record(reply, scratch, f, why);
     if (reply->status == 404 && is_type(reply->content_type, "text/html")) {
-        /* the page of something in front of the control plane says nothing about a sandbox */
+        /* something in front of the control plane has answered with its own page */
         fail(why, "status 404 with a page of HTML: this is not the control plane's");
         return doubt(f, DIRECTORY_HTTP_BAD);
     }
@@ -135,6 +132,7 @@ void directory_http_answer(const struct directory_http_reply *reply, struct writ
 
 /* ---- events ---- */
 
+/* Returns whether the text may be a part of a key: no blank, no control byte. */
 static bool is_key_text(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -143,7 +141,7 @@ static bool is_key_text(struct slice text)
     return text.len > 0;
 }
 
-/* {"sandbox": ID} or {"namespace": NAME, "sandbox": ID} */
+/* Reads the key of an event: {"sandbox": ID} or {"namespace": NAME, "sandbox": ID}. */
 static bool read_key(const struct json *doc, struct writer *key, struct fail *why)
 {
     const json_node *root = json_root(doc), *space = json_member(root, "namespace");
@@ -151,7 +149,7 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
     if (space && !json_is_null(space)) {
         if (!json_text(space, &text) || !is_key_text(text))
             return json_fail(doc, space, why, "namespace is a text without blanks");
-        if (!slice_is(text, "default")) { /* which is asked for without one */
+        if (!slice_is(text, "default")) { /* look-ups omit this one */
             writer_put(key, text);
             writer_text(key, "/");
         }
@@ -162,7 +160,7 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
     return !key->full || json_fail(doc, root, why, "a sandbox is over %d bytes", DIRECTORY_HTTP_KEY_MAX);
 }
 
-/* A record that is of no use is looked up like one that was not sent: it puts its own sandbox in doubt, and no other. */
+/* Reports a changed record. A record that cannot be used is looked up like one that was not sent: it affects its own sandbox only. */
 static void tell_update(struct directory *directory, const struct json *doc, struct slice key,
                         struct writer *scratch)
 {
@@ -175,6 +173,7 @@ static void tell_update(struct directory *directory, const struct json *doc, str
         directory_announced(directory, key);
 }
 
+/* Reports a revocation: either a list of tokens or a time. */
 static bool tell_revoke(struct directory *directory, const struct json *doc, struct slice data,
                         struct fail *why)
 {
@@ -184,7 +183,7 @@ static bool tell_revoke(struct directory *directory, const struct json *doc, str
     int64_t seconds;
     if (!json_int(doc, node, 0, TIME_LIMIT, &seconds))
         return json_fail(doc, json_root(doc), why, "not_before is a time in Unix seconds");
-    /* the stream ends then, and begins with the revocation when it is opened again */
+    /* if memory is short, the stream ends, and begins with this revocation when it is opened again */
     return directory_revoked(directory, seconds) || fail(why, "out of memory");
 }
 
@@ -196,7 +195,7 @@ bool directory_http_event(struct directory *directory, struct slice name, struct
     bool update = slice_is(name, "update"), removal = slice_is(name, "remove"),
          revoke = slice_is(name, "revoke");
     if (!update && !removal && !revoke)
-        return true; /* of a later version, or to keep the connection alive */
+        return true; /* an event of a later version, or a sign of life */
     struct json *doc = json_parse(data, "event", 0, limits, why);
     bool good = doc && (revoke || read_key(doc, &key, why));
     if (good && update)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/http_call.h"
 
-#define HEADERS_MAX ((size_t)32 * 1024)
+#define HEADERS_MAX ((size_t)32 * 1024) /* maximum size of an answer's header */
 
+/* Call-back of libcurl. A body beyond the limit ends the transfer, which http_call_end does not count as an error. */
 static size_t on_body(char *bytes, size_t size, size_t count, void *context)
 {
     struct http_call *call = context;
@@ -12,6 +13,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
     return 0;
 }
 
+/* Call-back of libcurl. Bounds the header; libcurl keeps the values. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *context)
 {
     struct http_call *call = context;
@@ -27,17 +29,6 @@ static void reset(struct http_call *call)
     buffer_free(&call->body);
 }
 
-static bool add_body(struct http_call *call, const struct http_call_request *request)
-{
-    struct curl_slist *longer = request->type ? curl_slist_append(call->fields, request->type) : call->fields;
-    if (!longer)
-        return false;
-    call->fields = longer;
-    curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, request->body);
-    curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request->body));
-    return curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, request->method) == CURLE_OK;
-}
-
 bool http_call_begin(struct http_call *call, CURLM *multi, struct directory_http_target *target,
                      const struct http_call_request *request, struct fail *why)
 {
@@ -51,8 +42,17 @@ bool http_call_begin(struct http_call *call, CURLM *multi, struct directory_http
     if (!directory_http_target_aim(target, call->easy, request->path, "Accept: application/json",
                                    &call->fields, why))
         return false;
-    if (request->method && !add_body(call, request))
-        return fail(why, "out of memory");
+    if (request->method) {
+        struct curl_slist *longer =
+            request->type ? curl_slist_append(call->fields, request->type) : call->fields;
+        if (!longer)
+            return fail(why, "out of memory");
+        call->fields = longer;
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, request->body);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(request->body));
+        if (curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, request->method) != CURLE_OK)
+            return fail(why, "out of memory");
+    }
     curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->fields);
     curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
     curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -63,6 +63,7 @@ bool http_call_begin(struct http_call *call, CURLM *multi, struct directory_http
     return curl_multi_add_handle(multi, call->easy) == CURLM_OK || fail(why, "out of memory");
 }
 
+/* Returns the value of a header, or an absent slice. */
 static struct slice header(CURL *easy, const char *name)
 {
     struct curl_header *found;

@@ -25,6 +25,7 @@ void http_loop_go(struct http_loop *l)
     curl_multi_socket_action(l->multi, CURL_SOCKET_TIMEOUT, 0, &(int){0});
 }
 
+/* Tells libcurl what happened on a descriptor. */
 static void act(struct http_loop *l, curl_socket_t fd, int events)
 {
     int running;
@@ -34,11 +35,12 @@ static void act(struct http_loop *l, curl_socket_t fd, int events)
 
 static void on_socket(void *owner, int events)
 {
-    struct http_loop_socket *s = owner; /* gone, if libcurl closes it */
+    struct http_loop_socket *s = owner; /* freed by on_wanted if libcurl closes the descriptor */
     act(s->owner, loop_io_fd(&s->io),
         (events & LOOP_READ ? CURL_CSELECT_IN : 0) | (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0));
 }
 
+/* Call-back of libcurl: the events that it waits for on a descriptor have changed. */
 static int on_wanted(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
 {
     struct http_loop *l = context;
@@ -50,14 +52,14 @@ static int on_wanted(CURL *easy, curl_socket_t fd, int what, void *context, void
     if (what == CURL_POLL_REMOVE) {
         if (s) {
             *at = s->next;
-            (void)loop_io_release(&s->io); /* libcurl closes it */
+            (void)loop_io_release(&s->io); /* libcurl closes the descriptor */
             free(s);
         }
         return 0;
     }
     if (!s) {
         if (!(*at = s = calloc(1, sizeof *s)))
-            return 0; /* the transfer ends by its timeout; an error here would end all of them for ever */
+            return 0; /* the transfer times out; an error would end all transfers */
         s->owner = l;
         loop_io_open(&s->io, l->loop, fd, on_socket, s);
     }
@@ -70,6 +72,7 @@ static void on_curl_timer(void *owner)
     act(owner, CURL_SOCKET_TIMEOUT, 0);
 }
 
+/* Call-back of libcurl: its timer has changed, or ends if the time is -1. */
 static int on_curl_time(CURLM *multi, long milliseconds, void *context)
 {
     struct http_loop *l = context;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * http_loop: libcurl's transfers on a loop. libcurl tells the loop which descriptors and which time it waits for (its
- * multi-socket interface). It looks names up on threads of its own, and leaves one that hangs behind instead of waiting for
- * it (CURLOPT_QUICK_EXIT). Whatever happened, the owner takes one look at everything at the end of the loop's turn.
+ * http_loop: runs libcurl's transfers on a loop. libcurl tells the loop which descriptors and which time it waits for (its multi-socket
+ * interface). It resolves names on threads of its own; a thread that hangs is abandoned, not waited for
+ * (CURLOPT_QUICK_EXIT). After any event the owner is called once, at the end of the loop's turn, to check everything.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_HTTP_LOOP_H
 #define CELLGATE_AGENT_DIRECTORY_HTTP_LOOP_H
@@ -19,22 +19,24 @@ struct http_loop {
     /* private */
     struct loop *loop;
     struct http_loop_socket *sockets;
-    struct loop_timer curl_timer, timer; /* what libcurl waits for, and what the owner does */
+    struct loop_timer curl_timer; /* the time that libcurl waits for */
+    struct loop_timer timer;      /* the time of http_loop_at */
     struct loop_task look;
 };
 
-/* look: what the owner does after transfers have moved, after http_loop_soon and when the time of http_loop_at has come.
- * False and *why; nothing is to be stopped then. */
+/* Starts libcurl on `loop`. `look` is called after transfers have made progress, after http_loop_soon and at the time of http_loop_at.
+ * Returns false with *why; http_loop_stop must not be called then. */
 bool http_loop_start(struct http_loop *l, struct loop *loop, void (*look)(void *context), void *context,
-                     struct fail *why);
-/* The transfers are removed already. No look follows; `done` runs on `context` at the end of this turn, behind one that
- * may be waiting: it may free the loop. */
+                     struct fail *why) MUST_CHECK;
+/* Stops libcurl; the owner has removed its transfers before. `look` is not called any more; `done` runs on `context` at the end of
+ * this turn, instead of a `look` that is due, and may free the loop's memory. */
 void http_loop_stop(struct http_loop *l, void (*done)(void *context), void *context);
 
+/* Lets `look` run at the end of this turn. */
 void http_loop_soon(struct http_loop *l);
-/* The next look is then (of loop_clock), if nothing happens before. */
+/* Lets `look` run at `time` (of loop_clock), if nothing calls it before. */
 void http_loop_at(struct http_loop *l, uint64_t time);
-/* Transfers that were just added begin now, not when libcurl's time of zero is over. */
+/* Begins transfers that were just added. Otherwise they would begin when libcurl's timer of zero expires. */
 void http_loop_go(struct http_loop *l);
 
 #endif

@@ -3,18 +3,19 @@
 
 #include <stdio.h>
 
-#define HEADERS_MAX     ((size_t)32 * 1024)
-#define STREAM_LINE_MAX (DIRECTORY_HTTP_BODY_MAX + 1024)
+#define HEADERS_MAX     ((size_t)32 * 1024)              /* maximum size of the answer's header */
+#define STREAM_LINE_MAX (DIRECTORY_HTTP_BODY_MAX + 1024) /* maximum size of a line: an event and its name */
 
 #define DELAY_MIN    (100 * MILLISECOND)
 #define DELAY_MAX    (2 * SECOND)
-#define DELAY_ABSENT (30 * SECOND) /* for what may have been updated meanwhile */
-#define ASKED_MAX    (30 * SECOND) /* that a server may ask us to stay away */
-#define SILENCE_MAX  (30 * SECOND)
-#define SETTLED      SECOND /* a stream that lived this long was a good one */
+#define DELAY_ABSENT (30 * SECOND) /* pause if the control plane has no events yet */
+#define ASKED_MAX    (30 * SECOND) /* maximum pause that a server may ask for */
+#define SILENCE_MAX  (30 * SECOND) /* time without a byte after which a stream is dead */
+#define SETTLED      SECOND        /* a stream that lived this long succeeded */
 
-/* ---- what comes ---- */
+/* ---- call-backs of libcurl ---- */
 
+/* Applies one event. The events after a broken one are not applied, because the stream is about to end. */
 static void on_event(void *context, struct slice name, struct slice data)
 {
     struct directory_http_stream *s = context;
@@ -33,18 +34,14 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
     return s->broken ? 0 : size * count;
 }
 
-static bool is_event_stream(CURL *easy)
-{
-    struct curl_header *found;
-    return curl_easy_header(easy, "Content-Type", 0, CURLH_HEADER, -1, &found) == CURLHE_OK &&
-           strncasecmp(found->value, "text/event-stream", strlen("text/event-stream")) == 0;
-}
-
+/* Judges the head of the answer. Returns false with s->why if it is not a stream of events. */
 static bool judge_head(struct directory_http_stream *s)
 {
     if (s->status != 200)
         return fail(&s->why, "its events answer with status %u", s->status);
-    if (!is_event_stream(s->easy))
+    struct curl_header *found;
+    if (curl_easy_header(s->easy, "Content-Type", 0, CURLH_HEADER, -1, &found) != CURLHE_OK ||
+        strncasecmp(found->value, "text/event-stream", strlen("text/event-stream")) != 0)
         return fail(&s->why, "its events are not of type text/event-stream");
     s->open = true;
     s->absent = false;
@@ -52,6 +49,7 @@ static bool judge_head(struct directory_http_stream *s)
     return true;
 }
 
+/* Takes one line of the header; the empty line ends it. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *context)
 {
     struct directory_http_stream *s = context;
@@ -66,7 +64,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *context)
     if (!slice_is(line, "\r\n") && !slice_is(line, "\n"))
         return line.len;
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status < 200) /* a second head follows */
+    if (status < 200) /* an informational answer (1xx): another head follows */
         return line.len;
     s->status = (unsigned)status;
     return judge_head(s) ? line.len : 0;
@@ -74,6 +72,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *context)
 
 /* ---- opening ---- */
 
+/* Prepares the transfer of a new stream. */
 static bool set_up(struct directory_http_stream *s, struct directory_http_target *target)
 {
     char line[EVENT_STREAM_ID_MAX + 32];
@@ -96,7 +95,7 @@ static bool set_up(struct directory_http_stream *s, struct directory_http_target
     curl_easy_setopt(s->easy, CURLOPT_WRITEDATA, s);
     curl_easy_setopt(s->easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(s->easy, CURLOPT_HEADERDATA, s);
-    /* a stream of its own connection: nothing of an old one is waited for */
+    /* a stream uses a connection of its own, so nothing of an older answer can delay it */
     curl_easy_setopt(s->easy, CURLOPT_FRESH_CONNECT, 1L);
     curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);
     return true;
@@ -118,6 +117,7 @@ static bool begin_stream(struct directory_http_stream *s, CURLM *multi, struct d
 
 /* ---- ending ---- */
 
+/* Returns the pause that the server has asked for, by Retry-After or by `retry` of the stream [µs], or 0. */
 static uint64_t asked_delay(const struct directory_http_stream *s)
 {
     struct curl_header *found;
@@ -129,13 +129,7 @@ static uint64_t asked_delay(const struct directory_http_stream *s)
     return asked > ASKED_MAX ? ASKED_MAX : asked;
 }
 
-/* Half of it is left to chance: agents that lost their control plane at once do not come back at once. */
-static uint64_t with_jitter(uint64_t delay)
-{
-    struct backoff once = {.least = delay, .most = delay, .jitter = 50};
-    return backoff_next(&once);
-}
-
+/* Plans the next attempt after the stream has ended. */
 static void plan(struct directory_http_stream *s, uint64_t now)
 {
     bool good = s->open && !s->broken && (s->heard || now - s->begun > SETTLED);
@@ -144,7 +138,10 @@ static void plan(struct directory_http_stream *s, uint64_t now)
     if (good)
         backoff_reset(&s->backoff);
     uint64_t step = (uint64_t)backoff_next(&s->backoff);
-    s->due = now + with_jitter(s->absent ? DELAY_ABSENT : asked > step ? asked : step);
+    /* Half of the pause is random, so that agents which lost their control plane together do not come back together. */
+    uint64_t delay = s->absent ? DELAY_ABSENT : asked > step ? asked : step;
+    struct backoff once = {.least = delay, .most = delay, .jitter = 50};
+    s->due = now + backoff_next(&once);
     s->active = s->open = false;
     curl_slist_free_all(s->fields);
     s->fields = NULL;
@@ -160,6 +157,7 @@ void directory_http_stream_end(struct directory_http_stream *s, CURLM *multi, CU
     plan(s, now);
 }
 
+/* Returns how long the stream may be silent in its present state [µs]. */
 static uint64_t patience(const struct directory_http_stream *s)
 {
     return s->open ? SILENCE_MAX : s->timeout;

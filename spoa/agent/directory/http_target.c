@@ -6,12 +6,13 @@
 #include "spoa/base/bytes/writer.h"
 #include "spoa/base/os/file.h"
 
-#define TOKEN_MAX        ((size_t)16 * 1024)
+#define TOKEN_MAX        ((size_t)16 * 1024) /* maximum size of a token's file */
 #define URL_MAX          8192
-#define AUTHORITIES_KEPT 60 /* seconds, until a file of them that was replaced is read */
+#define AUTHORITIES_KEPT 60 /* time until a replaced file of authorities is read again [s] */
 
 /* ---- the URL ---- */
 
+/* Returns whether the URL has this part. */
 static bool has_part(CURLU *parsed, CURLUPart part)
 {
     char *text = NULL;
@@ -20,18 +21,15 @@ static bool has_part(CURLU *parsed, CURLUPart part)
     return has;
 }
 
-static bool scheme_is_http(CURLU *parsed)
-{
-    char *scheme = NULL;
-    bool good = curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-                (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0);
-    curl_free(scheme);
-    return good;
-}
-
+/* Returns whether a parsed URL can be used. */
 static bool check_parsed(CURLU *parsed, const char *url, struct fail *why)
 {
-    if (curl_url_set(parsed, CURLUPART_URL, url, 0) != CURLUE_OK || !scheme_is_http(parsed))
+    char *scheme = NULL;
+    bool http = curl_url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK &&
+                curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+                (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0);
+    curl_free(scheme);
+    if (!http)
         return fail(why, "directory.url: http://HOST:PORT or https://HOST:PORT is wanted");
     if (has_part(parsed, CURLUPART_USER) || has_part(parsed, CURLUPART_PASSWORD))
         return fail(why, "directory.url: it must not hold a password; there is token_file");
@@ -50,20 +48,17 @@ bool directory_http_target_check(const char *url, struct fail *why)
     return good;
 }
 
-static bool is_unreserved(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c && strchr("-._~", c));
-}
-
 void directory_http_target_encode(struct writer *w, struct slice text)
 {
-    /* "." and ".." would be taken for steps of the path */
+    /* "." and ".." would otherwise be steps of the path; the unreserved characters are those of RFC 3986 section 2.3 */
     bool dots = slice_is(text, ".") || slice_is(text, "..");
     for (size_t i = 0; i < text.len; i++) {
-        if (is_unreserved(text.at[i]) && !dots)
-            writer_u8(w, text.at[i]);
+        uint8_t c = text.at[i], letter = c | 0x20;
+        bool plain = (c >= '0' && c <= '9') || (letter >= 'a' && letter <= 'z') || (c && strchr("-._~", c));
+        if (plain && !dots)
+            writer_u8(w, c);
         else
-            writer_printf(w, "%%%02X", text.at[i]);
+            writer_printf(w, "%%%02X", c);
     }
 }
 
@@ -105,7 +100,7 @@ void directory_http_target_doubt(struct directory_http_target *t)
     t->token_seen = (struct stat){0};
 }
 
-/* Editors end a file with a line's end, which no token has. */
+/* Drops the end of the line, which editors write and no token has. */
 static struct slice without_end(struct slice text)
 {
     while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
@@ -113,15 +108,8 @@ static struct slice without_end(struct slice text)
     return text;
 }
 
-static bool is_token(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] <= 0x20 || text.at[i] >= 0x7f)
-            return false;
-    return text.len > 0;
-}
-
-/* A token that was good stays until there is another: files that rotate may be away for a moment. */
+/* Reads the token's file if it has changed. A good token stays in use until there is another one, because a file that is being rotated
+ * may be missing for a moment. Returns false with *why if there is no token at all. */
 static bool read_token(struct directory_http_target *t, struct fail *why)
 {
     const char *path = t->token_file;
@@ -134,7 +122,11 @@ static bool read_token(struct directory_http_target *t, struct fail *why)
         return true;
     if (!file_read_secret(path, TOKEN_MAX, FILE_READABLE, &content, why))
         return slice_present(t->token);
-    if (!is_token(without_end(content))) {
+    struct slice token = without_end(content);
+    bool good = token.len > 0;
+    for (size_t i = 0; i < token.len; i++)
+        good = good && token.at[i] > 0x20 && token.at[i] < 0x7f;
+    if (!good) {
         file_free(content);
         return slice_present(t->token) || fail(why, "%s: there is no token in it", path);
     }
@@ -146,6 +138,7 @@ static bool read_token(struct directory_http_target *t, struct fail *why)
 
 /* ---- requests ---- */
 
+/* Appends a header line. Returns false if memory is short. */
 static bool add_field(struct curl_slist **fields, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(*fields, line);
@@ -154,6 +147,7 @@ static bool add_field(struct curl_slist **fields, const char *line)
     return longer != NULL;
 }
 
+/* Appends the header with the token, if there is one, and wipes its copy. */
 static bool add_token(const struct directory_http_target *t, struct curl_slist **fields)
 {
     char line[TOKEN_MAX + 32];
@@ -166,9 +160,9 @@ static bool add_token(const struct directory_http_target *t, struct curl_slist *
     return good;
 }
 
-/* The file of the authorities that are believed; NULL: libcurl's own places. What libcurl has read of a file it keeps for the
- * next connections, but not if there is a folder, too, as it was built for: to read the system's takes a twentieth
- * of a second each time, in which nobody else on the loop is heard. */
+/* Returns the file of authorities to trust, or NULL for libcurl's default places. libcurl keeps the content of a file for its next
+ * connections, but not if a folder of authorities is set, too, which is the built-in default. Reading the system's file
+ * takes 50 ms each time, during which the loop stands still. */
 static const char *authorities(const struct directory_http_target *t)
 {
     const char *system = curl_version_info(CURLVERSION_NOW)->cainfo;
@@ -202,7 +196,7 @@ bool directory_http_target_aim(struct directory_http_target *t, CURL *easy, cons
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    /* a name look-up that hangs is left behind instead of waited for */
+    /* abandon the thread of a name look-up that hangs */
     curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     return good || fail(why, "out of memory");
 }

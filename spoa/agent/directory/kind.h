@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_kind: what a kind of directory brings, and what it tells. A new kind is one file with a table, a line at the
- * end of this file and an entry in directory/options.c.
+ * directory_kind: what a kind of directory provides (struct directory_kind), and the functions by which it reports. A new kind is
+ * one file with such a table, a declaration at the end of this file and an entry in directory/options.c.
  *
- * All kinds live on one loop, which they share with whatever else the agent asks others for (directory/names.h, renew):
- * nothing here may block. What takes long without waiting for a descriptor, as reading a file of a million records, has a
- * thread for as long as it takes.
+ * All kinds run on one loop, which they share with everything else that the agent asks others for (directory/names.h, renewals):
+ * nothing here may block. Work that takes long without waiting for a descriptor, such as reading a file of a million records,
+ * runs on a thread that lives as long as the work.
  *
- * There are two sorts. Kinds that hold all records (file) tell them whole by directory_loaded, and have no
- * look_up. Kinds that are asked for one record at a time get questions, one at a time for each key, and answer each by
- * directory_answer; what they say is kept in the cache (directory/cache.h). A kind that follows its directory (a stream of
- * events, list and watch) says what it hears by directory_changed and the others.
+ * There are two sorts of kinds. A kind that holds all records (file) reports the whole table by directory_loaded, and has no
+ * `ask`. A kind that looks up one record at a time gets questions, one at a time for each key, and answers each
+ * by directory_answer; the answers are kept in the cache (directory/cache.h). A kind that follows its directory (a stream of
+ * events, list and watch) also reports changes by directory_changed and its neighbours.
  *
  * A key is a sandbox id or "namespace/id", 1 to 255 bytes without blanks and control bytes, as in records.h.
  * Requests without a namespace and of namespace "default" ask look_up for the id alone.
@@ -29,156 +29,160 @@
 /* The first member, `common`, of the options of every kind. */
 struct directory_common {
     char *kind;
-    /* of kinds with look_up */
-    int64_t ttl;     /* milliseconds an answer is good for where it does not say so itself */
-    int64_t stale;   /* milliseconds a record serves on while the directory does not answer */
-    int64_t entries; /* records kept */
+    /* the cache's keys; used by kinds with `ask` */
+    int64_t ttl;     /* lifetime of an answer that does not state its own [ms] */
+    int64_t stale;   /* time that a record still serves while the directory does not answer [ms] */
+    int64_t entries; /* maximum number of cached records */
 };
 
-/* Entries of a kind's table; kind_options is its struct. All have the first, kinds with look_up both. */
+/* Rows of a kind's option table; `kind_options` is the kind's options struct. Every kind has the first row, kinds with `ask` have both. */
 #define DIRECTORY_KIND_OPTION(kind_options, name)                                          \
     {                                                                                      \
         .key = "kind", .type = OPTION_TEXT, .offset = offsetof(kind_options, common.kind), \
         .help = "`" name "`", .max = 16                                                    \
     }
-#define DIRECTORY_CACHE_OPTIONS(kind_options, ttl_default)                                          \
-    {.key = "ttl",                                                                                  \
-     .type = OPTION_DURATION,                                                                       \
-     .offset = offsetof(kind_options, common.ttl),                                                  \
-     .fallback = (ttl_default),                                                                     \
-     .help = "an answer's time to live; what is in use is then looked up again",                    \
-     .min = 100,                                                                                    \
-     .max = OPTION_DAY},                                                                            \
-        {.key = "stale",                                                                            \
-         .type = OPTION_DURATION,                                                                   \
-         .offset = offsetof(kind_options, common.stale),                                            \
-         .fallback = "10m",                                                                         \
-         .help = "time the last good record serves while the directory does not answer",            \
-         .min = 0,                                                                                  \
-         .max = OPTION_DAY},                                                                        \
-    {                                                                                               \
-        .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),     \
-        .fallback = "100000", .help = "records in memory; the least recently asked for goes first", \
-        .min = 16, .max = 10000000                                                                  \
+#define DIRECTORY_CACHE_OPTIONS(kind_options, ttl_default)                                             \
+    {.key = "ttl",                                                                                     \
+     .type = OPTION_DURATION,                                                                          \
+     .offset = offsetof(kind_options, common.ttl),                                                     \
+     .fallback = (ttl_default),                                                                        \
+     .help = "lifetime of an answer; a record in use is then looked up again",                         \
+     .min = 100,                                                                                       \
+     .max = OPTION_DAY},                                                                               \
+        {.key = "stale",                                                                               \
+         .type = OPTION_DURATION,                                                                      \
+         .offset = offsetof(kind_options, common.stale),                                               \
+         .fallback = "10m",                                                                            \
+         .help = "time the last good record serves while the directory does not answer",               \
+         .min = 0,                                                                                     \
+         .max = OPTION_DAY},                                                                           \
+    {                                                                                                  \
+        .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),        \
+        .fallback = "100000", .help = "maximum number of records; the least recently used is evicted", \
+        .min = 16, .max = 10000000                                                                     \
     }
 
-/* ---- what a kind reports: on the loop's thread. What it reports is copied. ---- */
+/* ---- reports of a kind: called on the loop's thread, and everything they pass is copied ---- */
 
 struct directory;
 
+/* One load of all records. */
 struct directory_load {
     struct records *records;
-    char **hosts; /* of workers that the records name by host name, each once */
+    char **hosts; /* host names of workers in the records, each once */
     size_t host_count;
-    int64_t not_before;      /* 0: none */
-    struct revoked *revoked; /* retain to keep; NULL: none */
-    size_t revoked_over;     /* entries of the list that were left out */
-    uint64_t epochs_behind;  /* records ignored because their epoch went back */
-    uint64_t exposed;        /* records with headers in a file that everybody can read */
-    double seconds;          /* that reading took */
-    bool unread;             /* it failed before the content was looked at: it may do the next time */
+    int64_t not_before;      /* tokens issued before are revoked [Unix seconds]; 0 revokes none */
+    struct revoked *revoked; /* revoked tokens, or NULL; retain to keep */
+    size_t revoked_over;     /* number of entries of the list that did not fit */
+    uint64_t epochs_behind;  /* number of records ignored because their epoch went back */
+    uint64_t exposed;        /* number of records with headers in a file that everybody can read */
+    double seconds;          /* duration of the load */
+    bool unread;             /* set if the load failed before the content was parsed: a retry may succeed */
 };
 
-/* A question to the directory. It begins what the kind needs for one (struct directory_kind.question_size). */
+/* One question to the directory. The kind's own struct of question_size bytes begins with this one. */
 struct directory_question {
-    struct directory_question *next; /* free for the kind while it has the question */
+    struct directory_question *next; /* the kind may use it for lists, while it has the question */
     struct directory *directory;
-    uint64_t asked; /* loop_clock */
-    uint64_t again; /* the same: when a wake is tried again */
+    uint64_t asked; /* time of the question (of loop_clock) */
+    uint64_t again; /* time of the next attempt to wake (of loop_clock) */
     struct slice key;
-    bool wake; /* else: look it up */
-    /* of the queue: a place of who asked first, and those of other owners who wait for it, too */
+    bool wake; /* set: wake the sandbox `key`; clear: look it up */
+    /* private to the queue: the place of the first owner who asked, and those of other owners who wait for the same answer */
     struct fair_place place;
     struct directory_joiner *joiners;
-    unsigned joined; /* the number of these */
+    unsigned joined; /* number of joiners */
     struct hash_node node;
     bool listed;
 };
 
-/* In the order in which they came. */
+/* A queue of questions, first in first out. */
 struct directory_questions {
     struct directory_question *first, *last;
 };
 
 void directory_questions_put(struct directory_questions *questions, struct directory_question *question);
-struct directory_question *directory_questions_take(
-    struct directory_questions *questions); /* NULL: there is none */
+/* Removes and returns the first question, or returns NULL if there is none. */
+struct directory_question *directory_questions_take(struct directory_questions *questions);
 
-/* The answer, and the end of the question: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
- * that makes no sense; also the end of what was to wake, and of what is left when the kind is stopped). ttl in
- * microseconds; 0: the configured one. */
+/* Ends the question with its answer: FOUND with a record, ABSENT, or UNAVAILABLE. UNAVAILABLE stands for no answer in time and for
+ * an answer that makes no sense; a question that wakes, and any question left when the kind is stopped, ends with it too.
+ * ttl: lifetime of the answer [µs], or 0 for the configured one. */
 void directory_answer(struct directory_question *question, enum lookup outcome, const struct record *record,
                       uint64_t ttl);
-/* Of a question that wakes: it is asked once more a moment later, in turn among those of others. Returns false if nobody waits
- * for that any more: to be answered then. */
-bool directory_wake_again(struct directory_question *question);
-/* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be reported
- * again. */
-bool directory_loaded(struct directory *directory, const struct directory_load *load);
-/* Pushed, with content. */
+/* Asks once more to wake, half a second later and in turn with the questions of other owners. Returns false if nobody waits for this
+ * sandbox any more; the caller must then end the question by directory_answer. */
+bool directory_wake_again(struct directory_question *question) MUST_CHECK;
+/* Reports the whole table of a kind that holds all records; retain load->records to keep them. Returns false if memory is short; the
+ * kind must then report again. */
+bool directory_loaded(struct directory *directory, const struct directory_load *load) MUST_CHECK;
+/* Reports a pushed change together with the new record. */
 void directory_changed(struct directory *directory, struct slice key, const struct record *record);
-/* Pushed: the directory says that there is none (any more). */
+/* Reports a pushed removal: the directory has no record for `key`. */
 void directory_removed(struct directory *directory, struct slice key);
-/* Pushed without content: looked up again if it is in use. */
+/* Reports a pushed change without content: the record is looked up again if it is in use. */
 void directory_announced(struct directory *directory, struct slice key);
-/* Pushes may have been lost (a new connection): everything in use is looked up again. */
+/* Reports that pushes may have been lost (a new connection): everything in use is looked up again. */
 void directory_missed(struct directory *directory);
-/* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. False as above. */
-bool directory_revoked(struct directory *directory, int64_t not_before);
-/* A list of revoked tokens as of revoked.h, to be added to those that are known, or `all` there are. False and *why. */
-bool directory_revoked_tokens(struct directory *directory, struct slice text, bool all, struct fail *why);
-/* `why` (while not answering; no secrets, one line) is for people; a bad file is one that does not answer. pushing:
- * changes come by themselves. Of kinds with look_up what is reported again changes nothing. */
+/* Revokes all tokens issued before `not_before` (Unix seconds; 0 revokes none). Returns false if memory is short; the kind must report
+ * again. */
+bool directory_revoked(struct directory *directory, int64_t not_before) MUST_CHECK;
+/* Adds a list of revoked tokens (format: agent/token/revoked.h), or replaces all known ones if `all`. Returns false with *why if the
+ * list cannot be read or memory is short. */
+bool directory_revoked_tokens(struct directory *directory, struct slice text, bool all, struct fail *why)
+    MUST_CHECK;
+/* Reports whether the directory answers and whether it pushes changes; a file that cannot be read does not answer. `why` is used
+ * while it does not answer: one line for operators, without secrets. For kinds with `ask`, repeating a report has no effect. */
 void directory_health(struct directory *directory, bool answering, bool pushing, const char *why);
 
-/* ---- what it brings: called on the loop's thread ---- */
+/* ---- what a kind provides: called on the loop's thread ---- */
 
-/* What a kind that follows its directory counts; the first five are as of now. */
+/* Counters of a kind that follows its directory; the first five are gauges. */
 enum directory_followed {
-    DIRECTORY_WATCHES_OPEN,
-    DIRECTORY_WATCHES_CLOSED,
-    DIRECTORY_OBJECTS,
-    DIRECTORY_OBJECTS_BYTES,
-    DIRECTORY_SILENT_SECONDS, /* since the one that is closed longest was last heard */
-    DIRECTORY_LISTS_GOOD,
-    DIRECTORY_LISTS_BAD,
-    DIRECTORY_EVENTS,
-    DIRECTORY_ERRORS, /* answers that were of no use, or none */
-    DIRECTORY_ODD,    /* objects that make no sense */
+    DIRECTORY_WATCHES_OPEN,   /* watches that receive events */
+    DIRECTORY_WATCHES_CLOSED, /* watches that are not connected */
+    DIRECTORY_OBJECTS,        /* objects held */
+    DIRECTORY_OBJECTS_BYTES,  /* memory of these objects */
+    DIRECTORY_SILENT_SECONDS, /* time since the last event of the watch that has been closed longest */
+    DIRECTORY_LISTS_GOOD,     /* complete lists read */
+    DIRECTORY_LISTS_BAD,      /* lists that failed */
+    DIRECTORY_EVENTS,         /* events received */
+    DIRECTORY_ERRORS,         /* requests without a usable answer */
+    DIRECTORY_ODD,            /* objects that could not be understood */
     DIRECTORY_FOLLOWED
 };
 
 struct directory_kind {
-    const char *name;             /* `kind` in the configuration */
-    const struct option *options; /* for the manual too */
+    const char *name;             /* value of `kind` in the configuration */
+    const struct option *options; /* rows of the configuration, also printed in the manual */
     size_t options_count;
-    size_t options_size; /* of the struct that they fill, which begins with struct directory_common */
-    /* What the table cannot say; false and *why as "directory.KEY: what". May be NULL. */
+    size_t options_size; /* of the struct that `options` fill, which begins with struct directory_common */
+    /* Checks what the rows cannot express. Returns false with *why, "directory.KEY: what". May be NULL. */
     bool (*check)(const void *options, struct fail *why);
-    /* Absence where a record was is doubt (a server that was emptied): the record serves 30 s more. */
+    /* Set if a directory may lose its records (a server that was emptied): a known record then serves 30 s after the first ABSENT. */
     bool absence_is_doubt;
-    /* It holds all records and answers at once; it says for how long what is known serves, the cache adds nothing. */
+    /* Set if the kind holds all records and answers at once: it decides alone how long a record serves, the cache adds no time. */
     bool holds;
 
-    /* Does not wait for the directory, and tells nothing yet. Options, directory, loop and log outlive it. NULL and
-     * *why when there is no memory or descriptor. */
+    /* Starts the kind without waiting for the directory, and reports nothing yet. Options, directory, loop and log outlive the
+     * kind. Returns NULL with *why if memory or descriptors are short. */
     void *(*start)(const void *options, struct directory *directory, struct loop *loop, struct log *log,
                    struct fail *why);
-    size_t question_size; /* of the struct that begins with struct directory_question */
-    /* Takes the question over: one directory_answer follows, within the kind's timeout. NULL: the kind holds all. A question
-     * that wakes asks the control plane to wake a suspended sandbox; only kinds that wake get some. */
+    size_t question_size; /* size of the kind's question, which begins with struct directory_question */
+    /* Takes over the question and ends it by one directory_answer within the kind's timeout. NULL if the kind holds all records.
+     * Questions that wake a suspended sandbox come only if `wakes` is set. */
     void (*ask)(void *self, struct directory_question *question);
     bool wakes;
-    /* The number of look-ups and of wakes that it has at a time; 0: any number. The others wait in a queue that serves their
-     * owners in turn (spoa/base/table/fair.h). */
+    /* Maximum number of look-ups and of wakes that the kind has at a time, or 0 for any number. Others wait in a queue that serves owners
+     * in turn (spoa/base/table/fair.h). */
     uint32_t look_ups_at_once, wakes_at_once;
-    /* Any thread, until it is stopped. NULL: it has nothing to count. */
+    /* Fills in the counters; any thread may call it until the kind is stopped. NULL if the kind counts nothing. */
     void (*counts)(void *self, uint64_t counts[DIRECTORY_FOLLOWED]);
-    /* Ends the questions that it has. */
+    /* Stops the kind, which ends all its questions first. */
     void (*stop)(void *self);
 };
 
-/* directory/options.c has the list of them. */
+/* Kinds; directory/options.c lists them. */
 extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis,
     directory_kind_dns, directory_kind_kubernetes;
 

@@ -9,14 +9,14 @@
 struct name {
     const char *text; /* in the table's memory */
     struct address addr;
-    atomic_bool used;
+    atomic_bool used; /* found since the last name_table_used */
 };
 
 struct name_table {
     atomic_uint references;
     size_t count;
-    char *texts_end;
-    struct name names[]; /* sorted by text; behind them their texts */
+    char *texts_end;     /* where the next text goes */
+    struct name names[]; /* sorted by text; the texts follow in the same memory */
 };
 
 struct name_table *name_table_retain(struct name_table *table)
@@ -31,17 +31,11 @@ void name_table_release(struct name_table *table)
         free(table);
 }
 
+/* Orders like strcmp, with a slice that has no NUL. */
 static int compare(struct slice a, const char *b)
 {
     int order = a.len ? strncmp((const char *)a.at, b, a.len) : 0;
     return order ? order : -(int)(b[a.len] != '\0');
-}
-
-/* Written once between two calls of name_table_used, so that threads that find it do not take it from each other. */
-static void note_use(struct name *name)
-{
-    if (!atomic_load_explicit(&name->used, memory_order_relaxed))
-        atomic_store_explicit(&name->used, true, memory_order_relaxed);
 }
 
 void name_table_used(struct name_table *table, void (*each)(void *context, const char *name), void *context)
@@ -61,7 +55,9 @@ bool name_table_find(struct name_table *table, struct slice name, struct address
         int order = compare(name, table->names[middle].text);
         if (order == 0) {
             *addr = table->names[middle].addr;
-            note_use(&table->names[middle]);
+            /* written only if it is clear, so that threads that find the same name do not contend for its cache line */
+            if (!atomic_load_explicit(&table->names[middle].used, memory_order_relaxed))
+                atomic_store_explicit(&table->names[middle].used, true, memory_order_relaxed);
             return addr->family != 0;
         }
         if (order < 0)

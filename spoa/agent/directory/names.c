@@ -9,26 +9,28 @@
 #include "spoa/base/table/references.h"
 #include "spoa/net/dns.h"
 
-#define AGAIN_LEAST    SECOND /* however short the time to live is */
-#define AGAIN_MOST     (30 * SECOND)
-#define AGAIN_FAILED   (5 * SECOND)
-#define SWEEP          (500 * MILLISECOND) /* between looks at what is to be asked again */
-#define PUBLISH_LEAST  (20 * MILLISECOND)  /* between two tables */
-#define PUBLISH_SHARE  10                  /* of the time at most goes into making tables */
+#define AGAIN_MIN      SECOND /* minimum time between two look-ups of a name, whatever its time to live */
+#define AGAIN_MAX      (30 * SECOND)
+#define AGAIN_FAILED   (5 * SECOND)        /* pause after a failed look-up of a name with an address */
+#define SWEEP_EVERY    (500 * MILLISECOND) /* between two checks for names that are due or unused */
+#define PUBLISH_MIN    (20 * MILLISECOND)  /* minimum time between two tables */
+#define PUBLISH_SHARE  10 /* the part of the time that building tables may take is 1 in this */
 #define LOOKUP_TIMEOUT (5 * SECOND)
 
+/* One name that is resolved. */
 struct host {
     struct host *next;
     struct names *names;
-    struct address addr;
-    uint64_t ask_at, used_until; /* loop_clock */
-    uint64_t generation;         /* of the set of records that it was last in; 0: of none */
-    bool asking, asked;          /* now; ever */
-    struct fair_owner owner;
-    struct fair_place place; /* has none if it is wanted for all */
+    struct address addr;         /* family 0: no address yet */
+    uint64_t ask_at, used_until; /* times of loop_clock */
+    uint64_t generation;         /* the last names_want that named it, or 0 */
+    bool asking, asked;          /* a look-up is in flight; one was answered before */
+    struct fair_owner owner;     /* charged for the name */
+    struct fair_place place;     /* place among max_used; none if names_want named it */
     char text[];
 };
 
+/* A names_use on its way to the loop's thread. */
 struct use {
     struct loop_task task;
     struct names *names;
@@ -40,18 +42,19 @@ struct names {
     struct names_options options;
     struct loop *loop;
     struct dns *dns;
-    struct fair *shares; /* of names that are only used */
+    struct fair *shares; /* places of the names that names_use asked for */
     struct dns_options dns_options;
     struct loop_timer sweep, publish;
-    void *tree; /* of all hosts, by text */
-    struct host *hosts;
+    void *tree;         /* hosts by text, for tsearch */
+    struct host *hosts; /* all hosts */
     size_t count;
-    uint64_t generation;
-    size_t unasked; /* of this generation */
+    uint64_t generation; /* counts names_want, from 1 on */
+    size_t unasked;      /* number of names of this generation without an answer yet */
     uint64_t published_at, publish_cost;
-    struct name_table *table; /* the last one that was taken */
+    struct name_table *table; /* the last table that the owner took, or NULL */
     bool stopping;
-    atomic_uint uses, references; /* uses that are on their way, each of which has a reference */
+    atomic_uint uses;       /* number of names_use on their way */
+    atomic_uint references; /* the owner's, and one of each names_use on its way */
 };
 
 static int by_text(const void *a, const void *b)
@@ -68,12 +71,13 @@ static void note_uses(struct names *n);
 
 /* ---- tables ---- */
 
+/* State of one walk over the tree, which either counts or fills a table. */
 struct filling {
-    struct name_table *table; /* NULL: count only */
+    struct name_table *table; /* NULL: only count */
     size_t count, bytes;
 };
 
-/* The tree gives them in order; each inner one several times. */
+/* Visits a node of the tree. twalk_r visits inner nodes three times; postorder gives each node once, in order. */
 static void fill(const void *node, VISIT visit, void *context)
 {
     const struct host *e = *(const struct host *const *)node;
@@ -86,22 +90,16 @@ static void fill(const void *node, VISIT visit, void *context)
     f->bytes += strlen(e->text) + 1;
 }
 
-static struct name_table *table_of(const struct names *n)
-{
-    struct filling f = {0};
-    twalk_r(n->tree, fill, &f);
-    f.table = name_table_new(f.count, f.bytes);
-    if (f.table)
-        twalk_r(n->tree, fill, &f);
-    return f.table;
-}
-
 static void publish(void *owner)
 {
     struct names *n = owner;
     uint64_t start = loop_clock();
-    note_uses(n); /* of the one that it replaces */
-    struct name_table *table = table_of(n);
+    note_uses(n); /* marks of the table that is replaced */
+    struct filling f = {0};
+    twalk_r(n->tree, fill, &f);
+    struct name_table *table = f.table = name_table_new(f.count, f.bytes);
+    if (table)
+        twalk_r(n->tree, fill, &f);
     bool taken = table && n->options.changed(n->options.context, table);
     if (taken) {
         name_table_release(n->table);
@@ -110,38 +108,31 @@ static void publish(void *owner)
     name_table_release(table);
     n->published_at = loop_clock();
     n->publish_cost = n->published_at - start;
-    if (!taken) /* out of memory: tried again */
+    if (!taken) /* memory is short */
         loop_timer_set(&n->publish, SECOND);
 }
 
-/* At once after a quiet time; many that come together share a table. */
+/* Publishes at once if the last table is old enough; otherwise changes that come together share the next table. */
 static void publish_soon(struct names *n)
 {
     uint64_t pause = n->publish_cost * PUBLISH_SHARE;
     if (!loop_timer_active(&n->publish))
-        loop_timer_set_at(&n->publish, n->published_at + (pause > PUBLISH_LEAST ? pause : PUBLISH_LEAST));
+        loop_timer_set_at(&n->publish, n->published_at + (pause > PUBLISH_MIN ? pause : PUBLISH_MIN));
 }
 
 /* ---- asking ---- */
 
-static void look_settled(struct names *n)
+/* Reports that the wanted names are settled, if they are. */
+static void check_settled(struct names *n)
 {
     if (n->unasked)
         return;
-    /* whoever waits wants to find the addresses */
+    /* the owner looks into the table as soon as names are settled */
     if (loop_timer_active(&n->publish)) {
         loop_timer_stop(&n->publish);
         publish(n);
     }
     n->options.settled(n->options.context);
-}
-
-static void note_asked(struct names *n, struct host *e)
-{
-    bool first = !e->asked && e->generation == n->generation;
-    e->asked = true;
-    if (first && --n->unasked == 0)
-        look_settled(n);
 }
 
 static void on_answer(void *owner, const struct dns_answer *answer)
@@ -154,15 +145,18 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     if (answer->result == DNS_FOUND) {
         struct address chosen = dns_choose(answer, &e->addr);
         bool news = memcmp(&chosen, &e->addr, sizeof chosen) != 0;
-        uint64_t again = answer->ttl > AGAIN_MOST ? AGAIN_MOST : answer->ttl;
+        uint64_t again = answer->ttl > AGAIN_MAX ? AGAIN_MAX : answer->ttl;
         e->addr = chosen;
-        schedule(e, again < AGAIN_LEAST ? AGAIN_LEAST : again);
+        schedule(e, again < AGAIN_MIN ? AGAIN_MIN : again);
         if (news)
             publish_soon(n);
     } else {
-        schedule(e, e->addr.family ? AGAIN_FAILED : AGAIN_LEAST);
+        schedule(e, e->addr.family ? AGAIN_FAILED : AGAIN_MIN);
     }
-    note_asked(n, e);
+    bool first = !e->asked && e->generation == n->generation;
+    e->asked = true;
+    if (first && --n->unasked == 0)
+        check_settled(n);
 }
 
 static void ask_host(struct host *e)
@@ -170,13 +164,14 @@ static void ask_host(struct host *e)
     const struct fair_owner asker = {e->owner.hash, e->addr.family ? FAIR_IN_USE : e->owner.rank};
     e->asking = dns_ask(e->names->dns, slice_text(e->text), asker, on_answer, e);
     if (!e->asking)
-        schedule(e, AGAIN_LEAST);
+        schedule(e, AGAIN_MIN);
 }
 
-/* owner: who uses it, of whose share it is made, if there is room; NULL: it is wanted for all, and is made if it is not there. */
+/* Returns the host of that name, which is created and asked for if there is none. `owner` is charged for a new host, which is not
+ * created beyond its share or max_used; NULL stands for names_want, which has no limit. Returns NULL if it cannot be created. */
 static struct host *host_for(struct names *n, const char *text, const struct fair_owner *owner)
 {
-    bool room = !owner || (n->count < n->options.most && fair_has_room(n->shares, *owner, 1));
+    bool room = !owner || (n->count < n->options.max_used && fair_has_room(n->shares, *owner, 1));
     size_t size = strlen(text) + 1;
     struct host *e = calloc(1, sizeof *e + size);
     if (!e)
@@ -199,6 +194,7 @@ static struct host *host_for(struct names *n, const char *text, const struct fai
     return e;
 }
 
+/* Keeps the name resolved for a while. */
 static void note_use_of(struct names *n, const char *text, struct fair_owner owner)
 {
     struct host *e = host_for(n, text, &owner);
@@ -211,7 +207,7 @@ static void note_use(void *context, const char *text)
     note_use_of(context, text, (struct fair_owner){.rank = FAIR_VERIFIED});
 }
 
-/* Who finds a name in the table does not ask for it here. */
+/* Keeps the names resolved that were found in the last table: whoever finds a name there does not call names_use. */
 static void note_uses(struct names *n)
 {
     name_table_used(n->table, note_use, n);
@@ -228,7 +224,7 @@ void names_want(struct names *n, char *const *hosts, size_t count)
         e->generation = n->generation;
         n->unasked += !e->asked;
     }
-    look_settled(n);
+    check_settled(n);
 }
 
 static void release_names(struct names *n)
@@ -251,7 +247,8 @@ static void on_use(void *context)
 bool names_use(struct names *n, struct slice host, struct fair_owner owner)
 {
     struct use *use = NULL;
-    if (atomic_fetch_add(&n->uses, 1) >= n->options.most || !(use = calloc(1, sizeof *use + host.len + 1))) {
+    if (atomic_fetch_add(&n->uses, 1) >= n->options.max_used ||
+        !(use = calloc(1, sizeof *use + host.len + 1))) {
         atomic_fetch_sub(&n->uses, 1);
         return false;
     }
@@ -264,11 +261,6 @@ bool names_use(struct names *n, struct slice host, struct fair_owner owner)
     return true;
 }
 
-static bool is_wanted(const struct host *e, uint64_t now)
-{
-    return e->generation == e->names->generation || e->used_until > now;
-}
-
 static void on_sweep(void *owner)
 {
     struct names *n = owner;
@@ -276,7 +268,8 @@ static void on_sweep(void *owner)
     bool gone = false;
     note_uses(n);
     for (struct host **link = &n->hosts, *e; (e = *link);) {
-        if (!e->asking && !is_wanted(e, now)) {
+        bool wanted = e->generation == n->generation || e->used_until > now;
+        if (!e->asking && !wanted) {
             gone = gone || e->addr.family;
             *link = e->next;
             (void)tdelete(e, &n->tree, by_text);
@@ -289,16 +282,16 @@ static void on_sweep(void *owner)
             ask_host(e);
         link = &e->next;
     }
-    if (gone) /* whoever comes later is to wait for the address that it has then */
+    if (gone) /* the next request must wait for a fresh address */
         publish_soon(n);
-    loop_timer_set(&n->sweep, SWEEP);
+    loop_timer_set(&n->sweep, SWEEP_EVERY);
 }
 
 /* ---- its life ---- */
 
 static void keep_all(void *node)
 {
-    (void)node; /* they are freed by the list of them */
+    (void)node; /* names_stop frees the list of hosts */
 }
 
 void names_stop(struct names *n)
@@ -329,10 +322,10 @@ struct names *names_start(struct loop *loop, const struct names_options *options
     n->options = *options;
     n->loop = loop;
     n->references = 1;
-    n->generation = 1; /* what is only used is in none */
+    n->generation = 1; /* names without a names_want have generation 0 */
     n->dns_options = (struct dns_options){.servers = options->servers, .timeout = LOOKUP_TIMEOUT};
-    const struct fair_limits limits = {.places = (uint32_t)options->most};
-    fail(why, "out of memory"); /* unless DNS says something else */
+    const struct fair_limits limits = {.places = (uint32_t)options->max_used};
+    fail(why, "out of memory"); /* replaced if the cause is another one */
     n->shares = fair_new(&limits);
     n->dns = n->shares ? dns_new(loop, &n->dns_options, why) : NULL;
     if (!n->dns) {
@@ -341,6 +334,6 @@ struct names *names_start(struct loop *loop, const struct names_options *options
     }
     loop_timer_open(&n->sweep, loop, on_sweep, n);
     loop_timer_open(&n->publish, loop, publish, n);
-    loop_timer_set(&n->sweep, SWEEP);
+    loop_timer_set(&n->sweep, SWEEP_EVERY);
     return n;
 }

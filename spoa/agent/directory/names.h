@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: the addresses of workers that records name instead of giving a literal. Asks for all of them on a loop
- * (dns.h), again when their time to live is over (1 to 30 s), and publishes an immutable,
- * reference-counted table whenever something changed. A name that cannot be resolved any more keeps its last
- * address: whether a worker answers there is found out by dialling it. Of several addresses the one that is
- * known already stays.
+ * names: resolves the workers that records name instead of giving an address. Names are asked for on a loop (dns.h), and again
+ * when their time to live is over (1 to 30 s). Whenever an address changes, an immutable table is published. A name that cannot be
+ * resolved any more keeps its last address, because dialling shows whether a worker still answers there. If a name has
+ * several addresses, a known one is kept.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_NAMES_H
 #define CELLGATE_AGENT_DIRECTORY_NAMES_H
@@ -15,26 +14,27 @@
 struct names;
 
 struct names_options {
-    struct texts servers; /* name servers to ask, borrowed until names_stop; none: the system's */
-    /* microseconds that a name is resolved on after names_use, or after it was last found in a table */
-    uint64_t unused;
-    size_t most; /* names beyond which no further one is resolved for that */
-    /* It retains what it keeps, and is called again a second after it has returned false: out of memory. */
+    struct texts servers; /* name servers to ask, borrowed until names_stop; empty: the system's */
+    uint64_t unused; /* time that a name stays resolved after names_use or its last use from a table [µs] */
+    size_t max_used; /* maximum number of names that are resolved because of names_use */
+    /* Publishes a new table; retain it to keep it. Returns false if memory is short, and is then called again a second later. */
     bool (*changed)(void *context, struct name_table *table);
-    /* The names that are wanted now were asked for once, and who was found is published. */
+    /* Reports that each name of the last names_want had its first look-up, and that the addresses found are published. */
     void (*settled)(void *context);
     void *context;
 };
 
-/* NULL and *why when a server is no address, or out of memory. */
-struct names *names_start(struct loop *loop, const struct names_options *options, struct fail *why);
-/* Replaces the set of names to resolve. On the loop's thread. */
+/* Starts to resolve names on `loop`. Returns NULL with *why if a server is not an address or memory is short. */
+struct names *names_start(struct loop *loop, const struct names_options *options, struct fail *why)
+    MUST_CHECK;
+/* Replaces the set of names that are always resolved (those of a directory that holds all records), on the loop's thread. */
 void names_want(struct names *names, char *const *hosts, size_t count);
-/* One more name to resolve, and to keep resolved while it is asked for by this or found in the tables; for records of a
- * cache. Any thread, never waits. owner: whose share of `most` it takes, if nobody's is resolved already; no more than it leaves
- * free (spoa/base/table/fair.h). False when out of memory or too many are wanted. */
+/* Asks for one more name to be resolved, for a record of a cache; it stays resolved while it is used. Any thread may call this, and it
+ * never waits. `owner` is charged for a name that nobody uses yet (spoa/base/table/fair.h). Returns false if memory is short or too
+ * many names are wanted; the caller may try again with its next request. */
 bool names_use(struct names *names, struct slice host, struct fair_owner owner);
-/* Waits for no look-up. On the loop's thread, when nobody uses it any more. NULL is fine. */
+/* Stops and frees everything without waiting for look-ups, on the loop's thread. No other thread may use `names` any more. NULL is
+ * fine. */
 void names_stop(struct names *names);
 
 #endif

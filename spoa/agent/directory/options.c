@@ -15,17 +15,7 @@ const struct directory_kind *directory_kind_at(size_t i)
     return i < sizeof kinds / sizeof *kinds ? kinds[i] : NULL;
 }
 
-static const struct directory_kind *kind_named(const json_node *node)
-{
-    struct slice name;
-    if (!json_text(json_member(node, "kind"), &name))
-        return NULL;
-    for (size_t i = 0; kinds[i]; i++)
-        if (slice_is(name, kinds[i]->name))
-            return kinds[i];
-    return NULL;
-}
-
+/* Fills in the kind's options, and checks what the rows of its table cannot express. */
 static bool read_own(const struct settings *s, struct directory_options *o, struct fail *why)
 {
     const struct directory_kind *kind = o->kind;
@@ -49,7 +39,10 @@ struct directory_options *directory_options_read(const struct settings *s, struc
         return NULL;
     }
     o->references = 1;
-    o->kind = kind_named(s->directory);
+    struct slice name;
+    bool named = json_text(json_member(s->directory, "kind"), &name);
+    for (size_t i = 0; named && kinds[i] && !o->kind; i++)
+        o->kind = slice_is(name, kinds[i]->name) ? kinds[i] : NULL;
     if (!o->kind)
         json_fail(s->doc, s->directory, why, "directory: kind is missing or none that is known");
     else if (read_own(s, o, why))

@@ -6,13 +6,15 @@
 
 #include "spoa/base/table/hash.h"
 
-enum { JOINERS_MAX = 1024 }; /* of a question: all of them give up at once when it is served */
+enum {
+    JOINERS_MAX = 1024
+}; /* maximum for one question, because all of them are removed at once when it is served */
 
 struct directory_queue {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards all fields */
     struct fair *fair;
     struct hash_secret secret;
-    struct hash_table waiting; /* questions, by their keys */
+    struct hash_table waiting; /* waiting questions, by the keyed hash of their keys */
     struct hash_table joiners; /* by question and owner */
     bool stopped;
 };
@@ -42,6 +44,7 @@ void directory_queue_free(struct directory_queue *queue)
 
 /* ---- with the lock held ---- */
 
+/* Returns the waiting question for `key`, or NULL. */
 static struct directory_question *find(const struct directory_queue *queue, struct slice key)
 {
     struct hash_node *n = hash_table_find(&queue->waiting, hash_keyed(&queue->secret, key));
@@ -54,7 +57,7 @@ static struct directory_question *find(const struct directory_queue *queue, stru
     return NULL;
 }
 
-/* Without memory nobody can join it: it goes on alone. */
+/* Makes the question visible to find. If memory is short, no other owner can join it, which is harmless. */
 static void list(struct directory_queue *queue, struct directory_question *q)
 {
     q->listed = hash_table_insert(&queue->waiting, &q->node, hash_keyed(&queue->secret, q->key));
@@ -67,11 +70,11 @@ static void unlist(struct directory_queue *queue, struct directory_question *q)
     q->listed = false;
 }
 
-/* Another owner who waits for a question. */
+/* Another owner who waits for a question. `place` must be the first member. */
 struct directory_joiner {
     struct fair_place place;
     struct fair_owner owner;
-    struct directory_joiner *next, **link;
+    struct directory_joiner *next, **link; /* neighbours in the question's list */
     struct hash_node node;
 };
 
@@ -82,6 +85,7 @@ static uint64_t hash_of_joiner(const struct directory_queue *queue, const struct
     return hash_keyed(&queue->secret, slice_of(parts, sizeof parts));
 }
 
+/* Removes a joiner from its question, and frees it. */
 static void drop(struct directory_queue *queue, struct directory_joiner *j)
 {
     struct directory_question *q = j->place.of;
@@ -94,18 +98,13 @@ static void drop(struct directory_queue *queue, struct directory_joiner *j)
     free(j);
 }
 
-/* The one place that a question which is served, or held, has. */
+/* Returns the only place of a question that is being served or was set aside. */
 static struct fair_place *place_of(struct directory_question *q)
 {
     return q->joiners ? &q->joiners->place : &q->place;
 }
 
-static bool has_place(const struct directory_question *q)
-{
-    return q->place.state != FAIR_OUT || q->joiners;
-}
-
-/* Gives up all places but `kept`; NULL: all. */
+/* Gives up all places of a question but `kept`, which may be NULL. */
 static void give_up(struct directory_queue *queue, struct directory_question *q,
                     const struct fair_place *kept)
 {
@@ -120,15 +119,7 @@ static void give_up(struct directory_queue *queue, struct directory_question *q,
     }
 }
 
-/* A place of the question gives up, and only it. */
-static void give_up_one(struct directory_queue *queue, struct directory_question *q, struct fair_place *place)
-{
-    if (place == &q->place)
-        fair_leave(queue->fair, place);
-    else
-        drop(queue, (struct directory_joiner *)(void *)place); /* its first member */
-}
-
+/* Returns whether the owner has a place of the question. */
 static bool is_in(const struct directory_queue *queue, const struct directory_question *q,
                   struct fair_owner owner)
 {
@@ -144,7 +135,7 @@ static bool is_in(const struct directory_queue *queue, const struct directory_qu
     return false;
 }
 
-/* Every owner waits in a line of its own, so that nobody waits for what others have asked for. */
+/* Gives `owner` a place of the question in its own line. Returns false if the owner has one, may have no more, or memory is short. */
 static bool join(struct directory_queue *queue, struct directory_question *q, struct fair_owner owner)
 {
     if (q->joined >= JOINERS_MAX || !fair_has_room(queue->fair, owner, 1) || is_in(queue, q, owner))
@@ -210,8 +201,11 @@ struct directory_question *directory_queue_late(struct directory_queue *queue, u
     pthread_mutex_lock(&queue->lock);
     while (!late && (place = fair_oldest(queue->fair)) && place->since <= since) {
         struct directory_question *q = place->of;
-        give_up_one(queue, q, place);
-        if (!has_place(q)) {
+        if (place == &q->place)
+            fair_leave(queue->fair, place);
+        else
+            drop(queue, (struct directory_joiner *)(void *)place);
+        if (q->place.state == FAIR_OUT && !q->joiners) {
             unlist(queue, q);
             late = q;
         }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records lie packed one behind another in chunks; the table of slots is open addressing with linear probing.
- * A slot is 8 bytes: half of the key's hash, and where the record lies. Eight slots share a cache line, so a
- * probe that runs on is nearly free, and comparing the 32 hash bits first means that a foreign record is
- * hardly ever touched.
+ * Records are packed one after another in chunks. The table of slots uses open addressing with linear probing. A slot has 8 bytes: half
+ * of the key's hash, and the place of the record. Eight slots share a cache line, so a longer probe is nearly free; the 32 hash bits
+ * are compared first, so the memory of another record is hardly ever touched.
  */
 #include "spoa/agent/directory/records.h"
 
@@ -16,40 +15,34 @@
 #include "spoa/base/table/references.h"
 
 #define CHUNK     ((size_t)4 << 20)
-#define UNIT      ((size_t)8) /* records start at multiples of this */
+#define UNIT      ((size_t)8) /* every record starts at a multiple of this */
 #define PER_CHUNK (CHUNK / UNIT)
 #define KEY_MAX   255u
 
 struct slot {
     uint32_t hash;
-    uint32_t where; /* in units from the start of the first chunk; 0: empty */
+    uint32_t where; /* place in units from the start of the first chunk; 0 marks an empty slot */
 };
 
 struct records {
     atomic_uint references;
     struct hash_secret secret;
     struct slot *slots;
-    size_t mask; /* number of slots less one */
-    size_t count;
+    size_t mask;  /* number of slots less one */
+    size_t count; /* of records */
     uint8_t **chunks;
     size_t chunk_count;
-    size_t used; /* of the last chunk, in bytes */
+    size_t used; /* bytes in use of the last chunk */
 };
-
-static size_t slots_for(size_t records)
-{
-    size_t slots = 16;
-    while (slots * 3 / 4 <= records)
-        slots *= 2;
-    return slots;
-}
 
 struct records *records_new(size_t expected)
 {
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    size_t slots = slots_for(expected);
+    size_t slots = 16;
+    while (slots * 3 / 4 <= expected)
+        slots *= 2;
     r->slots = calloc(slots, sizeof *r->slots);
     if (!r->slots || !hash_secret_init(&r->secret)) {
         records_release(r);
@@ -77,6 +70,7 @@ void records_release(struct records *r)
     free(r);
 }
 
+/* Adds an empty chunk. Places are 32 bits wide, which limits the number of chunks. Returns false at that limit, or if memory is short. */
 static bool add_chunk(struct records *r)
 {
     if (r->chunk_count >= UINT32_MAX / PER_CHUNK)
@@ -88,19 +82,12 @@ static bool add_chunk(struct records *r)
     uint8_t *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunk == MAP_FAILED)
         return false;
-    r->used = r->chunk_count == 0 ? UNIT : 0; /* unit 0 means "empty slot" */
+    r->used = r->chunk_count == 0 ? UNIT : 0; /* unit 0 would mean an empty slot */
     r->chunks[r->chunk_count++] = chunk;
     return true;
 }
 
-static void pack(struct writer *w, struct slice key, const struct record *record)
-{
-    writer_u8(w, (uint8_t)key.len);
-    writer_put(w, key);
-    record_pack(w, record);
-}
-
-/* Every record in a chunk was packed whole, so the reader needs no other end than the chunk's. */
+/* Reads the record at `where` and returns its key. Every record was packed whole, so the end of the chunk is the only limit. */
 static struct slice unpack(const struct records *r, uint32_t where, struct record *record)
 {
     size_t offset = where % PER_CHUNK * UNIT;
@@ -110,13 +97,14 @@ static struct slice unpack(const struct records *r, uint32_t where, struct recor
     return key;
 }
 
+/* Returns the key of the record at `where`, without reading the record. */
 static struct slice key_at(const struct records *r, uint32_t where)
 {
     const uint8_t *at = r->chunks[where / PER_CHUNK] + where % PER_CHUNK * UNIT;
     return slice_of(at + 1, at[0]);
 }
 
-/* The slot that holds key, or the empty one where it would stand. */
+/* Returns the slot that holds `key`, or the empty slot where it belongs. The table is never full, so the loop ends. */
 static struct slot *probe(const struct records *r, uint32_t hash, struct slice key)
 {
     for (size_t i = hash & r->mask;; i = (i + 1) & r->mask) {
@@ -126,6 +114,7 @@ static struct slot *probe(const struct records *r, uint32_t hash, struct slice k
     }
 }
 
+/* Doubles the number of slots. Returns false if memory is short; the table is then unchanged. */
 static bool grow(struct records *r)
 {
     size_t slots = (r->mask + 1) * 2;
@@ -145,15 +134,7 @@ static bool grow(struct records *r)
     return true;
 }
 
-static bool key_valid(struct slice key)
-{
-    for (size_t i = 0; i < key.len; i++)
-        if (key.at[i] < 0x21 || key.at[i] == 0x7f)
-            return false;
-    return key.len > 0 && key.len <= KEY_MAX;
-}
-
-/* Packs the record behind the last one; its place in units, or 0 when memory is short or it is too large. */
+/* Packs the record after the last one, in a new chunk if need be. Returns its place, or 0 if memory is short or no chunk can hold it. */
 static uint32_t store(struct records *r, struct slice key, const struct record *record)
 {
     for (int fresh_chunk = 0; fresh_chunk < 2; fresh_chunk++) {
@@ -161,7 +142,9 @@ static uint32_t store(struct records *r, struct slice key, const struct record *
             return 0;
         uint8_t *chunk = r->chunks[r->chunk_count - 1];
         struct writer w = writer_of(chunk + r->used, CHUNK - r->used);
-        pack(&w, key, record);
+        writer_u8(&w, (uint8_t)key.len);
+        writer_put(&w, key);
+        record_pack(&w, record);
         if (w.full)
             continue;
         size_t where = (r->chunk_count - 1) * PER_CHUNK + r->used / UNIT;
@@ -173,7 +156,10 @@ static uint32_t store(struct records *r, struct slice key, const struct record *
 
 bool records_add(struct records *r, struct slice key, const struct record *record, struct fail *why)
 {
-    if (!key_valid(key))
+    bool valid = key.len > 0 && key.len <= KEY_MAX;
+    for (size_t i = 0; i < key.len; i++)
+        valid = valid && key.at[i] > 0x20 && key.at[i] != 0x7f;
+    if (!valid)
         return fail(why, "a sandbox's key has 1 to %u bytes without blanks and control bytes", KEY_MAX);
     if (r->count >= (r->mask + 1) * 3 / 4 && !grow(r))
         return fail(why, "out of memory");

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records: an immutable table of sandbox records, built once and then read by any number of threads without a
- * lock. A record takes about 60 bytes beside its own text, whatever the table's size; a look-up costs one
- * keyed hash and one or two cache misses. Tables are reference-counted: the last records_release gives the
- * memory back.
+ * records: an immutable table of sandbox records. It is built once, and then read by any number of threads without a lock. A record
+ * takes about 60 bytes beside its own text, whatever the table's size; a look-up costs one keyed hash and one or two cache misses.
+ * Tables are counted by reference: the last records_release frees the memory.
  *
- * A record's key is the sandbox id, or "namespace/id" where a request names a namespace; a request for
- * namespace "default" finds a plain id too.
+ * The key of a record is the sandbox id, or "namespace/id". A request for namespace "default" also finds a plain id.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_RECORDS_H
 #define CELLGATE_AGENT_DIRECTORY_RECORDS_H
@@ -16,26 +14,32 @@
 
 struct records;
 
-/* ---- building: single-threaded ---- */
+/* ---- building: one thread ---- */
 
-/* `expected` is a hint for the number of records. NULL when out of memory. */
-struct records *records_new(size_t expected);
-/* Copies `record` under `key`. False with *why: the key is there already, it is empty, over 255 bytes or
- * holds control bytes, a text is too long, or out of memory. */
-bool records_add(struct records *records, struct slice key, const struct record *record, struct fail *why);
+/* Returns an empty table, or NULL if memory is short. `expected` is a hint for the number of records. */
+struct records *records_new(size_t expected) MUST_CHECK;
+/* Copies `record` under `key`. Returns false with *why if the key exists, is empty, has over 255 bytes, blanks or control bytes, if a
+ * text is too long, or if memory is short; the table is then unchanged. */
+bool records_add(struct records *records, struct slice key, const struct record *record, struct fail *why)
+    MUST_CHECK;
 
 /* ---- reading: any thread that holds a reference ---- */
-struct records *records_retain(struct records *records);
-void records_release(struct records *records); /* NULL is fine */
 
-/* LOOKUP_FOUND or LOOKUP_ABSENT. *record is valid while the reference is held. `space` may be absent. */
+/* Take and drop a reference; NULL may be released. */
+struct records *records_retain(struct records *records);
+void records_release(struct records *records);
+
+/* Finds the record of a sandbox. Returns LOOKUP_FOUND, with *record valid while the caller holds its reference, or LOOKUP_ABSENT.
+ * `space`, the namespace, may be absent. */
 enum lookup records_find(const struct records *records, struct slice space, struct slice sandbox,
                          struct record *record);
-/* The same by the exact key. */
+/* Like records_find, by the exact key. */
 enum lookup records_get(const struct records *records, struct slice key, struct record *record);
+/* Returns the number of records. */
 size_t records_count(const struct records *records);
-size_t records_bytes(const struct records *records); /* memory held, in bytes */
-/* Goes through all records in no particular order: start with *cursor = 0; false at the end. */
+/* Returns the memory of the table [bytes]. */
+size_t records_bytes(const struct records *records);
+/* Returns the next record, in no particular order, and advances *cursor, which starts at 0. Returns false after the last one. */
 bool records_each(const struct records *records, size_t *cursor, struct slice *key, struct record *record);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The directory kind `redis`. The record of a sandbox is a JSON text at key {prefix}{id}; whoever changes it publishes the
- * id on channel {prefix}events. There are two connections, one for commands and one for the channel (redis_link.h).
+ * The directory kind `redis`. The record of a sandbox is a JSON text at key {prefix}{id}; whoever changes a record publishes the id on
+ * channel {prefix}events. The kind has two connections, one for commands and one for the channel (redis_link.h).
  *
- * A value is read by GETRANGE, so that one that is too large is not transferred, and one of another type is
- * an error instead of nothing.
+ * Values are read by GETRANGE: a value that is too large is not transferred, and a value of another type is an error
+ * and not an absent record.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +13,21 @@
 #include "spoa/agent/directory/redis_link.h"
 #include "spoa/agent/model/record_json.h"
 
-/* Behind the prefix the key of the list, and on the channel its announcement: no sandbox is called so. */
+/* After the prefix, the key of the list of revoked tokens, and the message that announces its change. No sandbox has this name. */
 #define REVOKED "#revoked"
 
-enum { COMMANDS_MAX = 512, KEY_MOST = 255, PREFIX_MOST = 255, VALUE_MOST = RESP_TEXT - 1, RECORD_DEPTH = 6 };
+enum {
+    COMMANDS_MAX = 512, /* look-ups in flight */
+    KEY_MAX_LEN = 255,
+    PREFIX_MAX = 255,
+    VALUE_MAX = RESP_TEXT - 1, /* maximum size of a value; one byte more shows that it is larger */
+    RECORD_DEPTH = 6
+};
 
 struct directory_redis_options {
     struct directory_common common;
     char *server, *user, *password_file, *prefix;
-    int64_t database, timeout;
+    int64_t database, timeout; /* number for SELECT; of an answer [ms] */
 };
 
 struct directory_redis {
@@ -31,13 +37,15 @@ struct directory_redis {
     struct dns *dns;
     struct dns_options dns_options;
     struct redis_link *commands, *events;
-    struct directory_questions waiting; /* for the link to be ready */
-    char channel[PREFIX_MOST + sizeof "events"];
-    char last_problem[128], why[128]; /* of the event link, of the command link */
-    bool known;                       /* how the command link's first attempt went */
-    uint64_t complained;              /* loop_clock of the last line about a bad record */
-    struct redis_command list;        /* the look-up of the revoked tokens */
-    bool listing, list_again;         /* it is on its way; what it says may be too old by then */
+    struct directory_questions waiting; /* questions until the command link is ready */
+    char channel[PREFIX_MAX + sizeof "events"];
+    char last_problem[128];    /* why the event link was lost; empty: it is ready */
+    char why[128];             /* why the command link was lost */
+    bool known;                /* the command link's first attempt has ended */
+    uint64_t complained;       /* time of the last log line about a bad record (loop_clock) */
+    struct redis_command list; /* the look-up of the revoked tokens */
+    bool listing;              /* the look-up of the list is in flight */
+    bool list_again;           /* ask again after it, or when the link is ready */
     uint8_t scratch[128 * 1024];
 };
 
@@ -49,30 +57,32 @@ struct look_up {
 
 /* ---- answers ---- */
 
-/* Once in a second: whoever breaks one record may break a million. */
+/* Logs a bad record, at most once in a second: whoever breaks one record may break a million. */
 static void complain(struct directory_redis *d, struct slice key, const char *why)
 {
     uint64_t now = loop_clock();
     if (d->complained && now - d->complained < SECOND)
         return;
     d->complained = now;
-    log_write(d->log, LOG_ERROR, "a record in Redis is of no use", LOG_SLICE("sandbox", key),
+    log_write(d->log, LOG_ERROR, "a record in Redis cannot be used", LOG_SLICE("sandbox", key),
               LOG_TEXT("why", why));
 }
 
+/* Ends a look-up without an answer, and logs why. */
 static void finish_badly(struct look_up *l, const char *why)
 {
     complain(l->kind, l->question.key, why);
     directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
+/* Ends a look-up by the text of its record. */
 static void finish_with(struct look_up *l, struct slice text)
 {
     struct directory_redis *d = l->kind;
     struct writer scratch = writer_of(d->scratch, sizeof d->scratch);
     struct record record;
     struct fail why;
-    struct json *doc = json_parse(text, "record", 0, (struct json_limits){VALUE_MOST, RECORD_DEPTH}, &why);
+    struct json *doc = json_parse(text, "record", 0, (struct json_limits){VALUE_MAX, RECORD_DEPTH}, &why);
     if (doc && record_from_json(doc, json_root(doc), &scratch, &record, &why))
         directory_answer(&l->question, LOOKUP_FOUND, &record, 0);
     else
@@ -86,27 +96,27 @@ static void on_reply(struct redis_command *command, const struct resp *reply)
     if (!reply)
         directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, 0);
     else if (reply->kind == RESP_ERROR)
-        finish_badly(l, slice_starts(reply->parts[0].text, "WRONGTYPE") ? "the value is no string"
-                                                                        : "the server refuses to give it");
+        finish_badly(l, slice_starts(reply->parts[0].text, "WRONGTYPE") ? "the value is not a string"
+                                                                        : "the server refuses the look-up");
     else if (reply->kind != RESP_STRING)
-        finish_badly(l, "the server's answer is no text");
-    else if (reply->parts[0].text.len == 0) /* what GETRANGE says of a key that is not there */
+        finish_badly(l, "the server's answer is not a text");
+    else if (reply->parts[0].text.len == 0) /* GETRANGE answers so for a key that does not exist */
         directory_answer(&l->question, LOOKUP_ABSENT, NULL, 0);
-    else if (reply->parts[0].text.len > VALUE_MOST)
+    else if (reply->parts[0].text.len > VALUE_MAX)
         finish_badly(l, "the value is over 64 KiB");
     else
         finish_with(l, reply->parts[0].text);
 }
 
-/* False: the link is not ready, or too much is in flight. */
+/* Sends the look-up of {prefix}{key}. Returns false if the link is not ready or too much is in flight. */
 static bool send_get(struct directory_redis *d, struct slice key, struct redis_command *command)
 {
-    uint8_t memory[PREFIX_MOST + KEY_MOST];
+    uint8_t memory[PREFIX_MAX + KEY_MAX_LEN];
     struct writer whole = writer_of(memory, sizeof memory);
     char last[16];
     writer_text(&whole, d->options->prefix);
     writer_put(&whole, key);
-    snprintf(last, sizeof last, "%d", VALUE_MOST);
+    snprintf(last, sizeof last, "%d", VALUE_MAX);
     const struct slice words[] = {SLICE_LITERAL("GETRANGE"), writer_slice(&whole), SLICE_LITERAL("0"),
                                   slice_text(last)};
     return redis_link_send(d->commands, words, sizeof words / sizeof *words, command);
@@ -116,7 +126,7 @@ static bool send_get(struct directory_redis *d, struct slice key, struct redis_c
 
 static void on_list(struct redis_command *command, const struct resp *reply);
 
-/* Once more when that is answered, or the link is ready. */
+/* Asks for the list of revoked tokens. If that cannot be done now, it is asked for after the present answer or when the link is ready. */
 static void ask_list(struct directory_redis *d)
 {
     d->list.replied = on_list;
@@ -124,19 +134,19 @@ static void ask_list(struct directory_redis *d)
     d->listing = d->listing || !d->list_again;
 }
 
-/* One that is not there any more is a server that was emptied: what was revoked stays so. */
+/* Takes the list. A list that is missing does not revoke less, because the server may have lost its data. */
 static void on_list(struct redis_command *command, const struct resp *reply)
 {
     struct directory_redis *d =
         (struct directory_redis *)(void *)((char *)command - offsetof(struct directory_redis, list));
     struct slice text = {NULL, 0};
-    struct fail why = {"the value of " REVOKED " is no string, or over 64 KiB"};
+    struct fail why = {"the value of " REVOKED " is not a string, or is over 64 KiB"};
     d->listing = false;
     if (!reply)
         return;
     if (reply->kind == RESP_STRING)
         text = reply->parts[0].text;
-    if (reply->kind != RESP_STRING || text.len > VALUE_MOST ||
+    if (reply->kind != RESP_STRING || text.len > VALUE_MAX ||
         (text.len > 0 && !directory_revoked_tokens(d->directory, text, true, &why)))
         complain(d, SLICE_LITERAL(REVOKED), why.text);
     if (d->list_again)
@@ -157,11 +167,12 @@ static void redis_ask(void *self, struct directory_question *q)
     struct look_up *l = (struct look_up *)(void *)q;
     struct directory_redis *d = l->kind = self;
     if (redis_link_ready(d->commands) || redis_link_pausing(d->commands))
-        send_look_up(l); /* which fails while it pauses */
+        send_look_up(l); /* fails at once while the link pauses */
     else
         directory_questions_put(&d->waiting, q);
 }
 
+/* Sends the questions that waited for the link; they fail if it was lost. */
 static void end_waiting(struct directory_redis *d)
 {
     for (struct directory_question *q; (q = directory_questions_take(&d->waiting));)
@@ -170,6 +181,7 @@ static void end_waiting(struct directory_redis *d)
 
 /* ---- the two links ---- */
 
+/* Reports health once the command link's first attempt has ended. */
 static void redis_tell_health(struct directory_redis *d)
 {
     bool answering = redis_link_ready(d->commands);
@@ -200,7 +212,7 @@ static void on_events_ready(void *context)
 {
     struct directory_redis *d = context;
     d->last_problem[0] = '\0';
-    directory_missed(d->directory); /* before anybody trusts in being told */
+    directory_missed(d->directory); /* before the health report promises pushes */
     ask_list(d);
     redis_tell_health(d);
 }
@@ -213,6 +225,7 @@ static void on_events_lost(void *context, const char *why)
     redis_tell_health(d);
 }
 
+/* Takes a message of the channel: the id of a changed record. Anything that cannot be a key is ignored. */
 static void on_message(void *context, struct slice message)
 {
     struct directory_redis *d = context;
@@ -221,11 +234,11 @@ static void on_message(void *context, struct slice message)
             return;
     if (slice_is(message, REVOKED))
         ask_list(d);
-    else if (message.len > 0 && message.len <= KEY_MOST)
+    else if (message.len > 0 && message.len <= KEY_MAX_LEN)
         directory_announced(d->directory, message);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 static void redis_stop(void *self)
 {
@@ -238,6 +251,7 @@ static void redis_stop(void *self)
     free(d);
 }
 
+/* Prepares the name look-ups and both links. Returns false with *why. */
 static bool redis_prepare(struct directory_redis *d, struct loop *loop, struct fail *why)
 {
     const struct directory_redis_options *o = d->options;
@@ -310,7 +324,7 @@ static const struct option options[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(struct directory_redis_options, user),
      .fallback = OPTION_NONE,
-     .help = "not set: Redis's default user",
+     .help = "user name; not set: Redis's default user",
      .min = 1,
      .max = 255},
     {.key = "password_file",
@@ -323,21 +337,21 @@ static const struct option options[] = {
      .type = OPTION_INT,
      .offset = offsetof(struct directory_redis_options, database),
      .fallback = "0",
-     .help = "number; channels belong to none",
+     .help = "number of the database; channels do not belong to one",
      .min = 0,
      .max = 65535},
     {.key = "prefix",
      .type = OPTION_TEXT,
      .offset = offsetof(struct directory_redis_options, prefix),
      .fallback = "cellgate:sandbox:",
-     .help = "of records' keys and the channel's name",
+     .help = "prefix of the records' keys and of the channel's name",
      .min = 1,
-     .max = PREFIX_MOST},
+     .max = PREFIX_MAX},
     {.key = "timeout",
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_redis_options, timeout),
      .fallback = "1s",
-     .help = "for a connection to be ready, and for each answer",
+     .help = "maximum time until a connection is ready, and for each answer",
      .min = 50,
      .max = OPTION_MINUTE},
     DIRECTORY_CACHE_OPTIONS(struct directory_redis_options, "10s"),

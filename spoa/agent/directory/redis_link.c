@@ -10,26 +10,26 @@
 #include "spoa/net/backoff.h"
 #include "spoa/net/stream.h"
 
-#define BACKOFF_LEAST (50 * MILLISECOND)
-#define BACKOFF_MOST  SECOND
-#define READ_LEAST    4096
-#define PASSWORD_MOST 1024
-#define INPUT_MAX     (4 * RESP_TEXT)
-#define OUTPUT_MAX    (8u << 20)
+#define BACKOFF_MIN  (50 * MILLISECOND)
+#define BACKOFF_MAX  SECOND
+#define READ_SIZE    4096
+#define PASSWORD_MAX 1024
+#define INPUT_MAX    (4 * RESP_TEXT) /* bytes that are read ahead */
+#define OUTPUT_MAX   (8u << 20)      /* bytes of commands that wait for the socket */
 
 struct redis_link {
     struct redis_link_options options;
     enum { LINK_PAUSING, LINK_RESOLVING, LINK_CONNECTING, LINK_GREETING, LINK_READY } state;
-    bool failed; /* the last attempt */
+    bool failed; /* the last attempt failed */
     struct stream stream;
-    struct loop_timer timer;
-    struct redis_command *flight, **flight_end;
-    struct redis_command hello, ping;
-    unsigned greetings; /* replies that the greeting still waits for */
-    bool pinged;
-    uint64_t heard; /* when the server said something last; if it owed nothing then, when it began to owe */
+    struct loop_timer timer;                    /* pauses, connects and checks; set by the state */
+    struct redis_command *flight, **flight_end; /* commands without a reply, in order */
+    struct redis_command hello, ping;           /* commands of the link itself */
+    unsigned greetings;                         /* number of replies that the greeting still waits for */
+    bool pinged;                                /* a PING is in flight */
+    uint64_t heard; /* last time that the server sent something, or began to owe an answer */
     struct backoff backoff;
-    unsigned attempt; /* tells an answer for an attempt that was given up */
+    unsigned attempt; /* number of lost connections; tells whether a call-back has lost this one */
 };
 
 /* ---- the server's address ---- */
@@ -50,8 +50,9 @@ bool redis_server_parse(struct slice text, struct redis_server *server, struct f
     return true;
 }
 
-/* ---- giving up and beginning anew ---- */
+/* ---- losing the connection ---- */
 
+/* Replies to all commands with NULL. A call-back may send no command, because the link is not ready. */
 static void drop_flight(struct redis_link *l)
 {
     while (l->flight) {
@@ -62,6 +63,7 @@ static void drop_flight(struct redis_link *l)
     }
 }
 
+/* Ends the connection, and plans the next attempt. */
 static void lose(struct redis_link *l, const char *why)
 {
     l->state = LINK_PAUSING;
@@ -75,6 +77,7 @@ static void lose(struct redis_link *l, const char *why)
 
 /* ---- writing ---- */
 
+/* Sends a command, and starts the time for its answer if none is due. Returns false if too much waits for the socket. */
 static bool put(struct redis_link *l, const struct slice *words, size_t count, struct redis_command *command)
 {
     if (!resp_command(&l->stream.out, words, count))
@@ -99,8 +102,8 @@ bool redis_link_send(struct redis_link *l, const struct slice *words, size_t cou
 
 /* ---- greeting ---- */
 
-/* Why a server refuses, by the first word of its error. Nothing that it says is repeated, because a server that does
- * not know AUTH repeats the password, or any part of it. */
+/* Returns why a server refuses, by the first word of its error. The error itself is never repeated, because a server that does not know
+ * AUTH repeats the password, or a part of it. */
 static const char *refusal_of(const struct resp *reply)
 {
     static const char *const known[][2] = {
@@ -148,18 +151,20 @@ static void on_greeted(struct redis_command *command, const struct resp *reply)
     l->options.ready(l->options.context);
 }
 
+/* Adds one command to the greeting. */
 static bool greet_word(struct redis_link *l, const struct slice *words, size_t count)
 {
     l->greetings++;
     return resp_command(&l->stream.out, words, count);
 }
 
+/* Adds AUTH with the first line of the password's file, if there is one. */
 static bool put_password(struct redis_link *l, struct fail *why)
 {
     struct slice secret;
     if (!l->options.password_file)
         return true;
-    if (!file_read_secret(l->options.password_file, PASSWORD_MOST, FILE_READABLE, &secret, why))
+    if (!file_read_secret(l->options.password_file, PASSWORD_MAX, FILE_READABLE, &secret, why))
         return false;
     struct slice line = slice_sub(secret, 0, slice_find(secret, '\n'));
     struct slice words[3] = {SLICE_LITERAL("AUTH"), slice_text(l->options.user), line};
@@ -170,12 +175,13 @@ static bool put_password(struct redis_link *l, struct fail *why)
     return good;
 }
 
+/* Writes the commands of the greeting. */
 static bool put_greeting(struct redis_link *l, struct fail *why)
 {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)l->options.database);
     const struct slice database[] = {SLICE_LITERAL("SELECT"), slice_text(number)};
-    /* a PING tells at once that a password is missing or the server still loads its data */
+    /* a PING shows at once if a password is missing or the server still loads its data */
     const struct slice ping[] = {SLICE_LITERAL("PING")};
     const struct slice subscribe[] = {SLICE_LITERAL("SUBSCRIBE"), l->options.channel};
     bool events = slice_present(l->options.channel);
@@ -201,13 +207,14 @@ static void on_connected(void *owner)
 
 /* ---- reading ---- */
 
+/* Returns whether the value is a message on the channel, not a reply. */
 static bool is_message(const struct redis_link *l, const struct resp *value)
 {
     return slice_present(l->options.channel) && value->kind == RESP_ARRAY && value->count == 3 &&
            slice_is(value->parts[0].text, "message");
 }
 
-/* False: it is not what was asked for, or the link was lost by it. */
+/* Passes on one value. Returns false if the connection was lost by it, or nobody asked for it. */
 static bool take_value(struct redis_link *l, const struct resp *value)
 {
     unsigned attempt = l->attempt;
@@ -254,11 +261,11 @@ static void on_ended(void *owner, int error)
                                 : "the server ended the connection");
 }
 
-/* A server that wants no more clients says why and closes. */
+/* A server that takes no more clients says why before it closes, so what it sent is read to the end. */
 static const struct stream_user stream_user = {.connected = on_connected,
                                                .input = on_input,
                                                .ended = on_ended,
-                                               .read_size = READ_LEAST,
+                                               .read_size = READ_SIZE,
                                                .hears_out = true};
 
 /* ---- connecting ---- */
@@ -284,7 +291,7 @@ static void on_resolved(void *owner, const struct dns_answer *answer)
     struct redis_link *l = owner;
     struct net_address address;
     if (l->state != LINK_RESOLVING)
-        return; /* the attempt has ended before; one that began since may as well use this answer */
+        return; /* this attempt has ended; a newer one that resolves may use the answer */
     if (answer->result != DNS_FOUND) {
         lose(l, answer->result == DNS_ABSENT ? "the server's name has no address"
                                              : "the server's name cannot be looked up");
@@ -295,6 +302,7 @@ static void on_resolved(void *owner, const struct dns_answer *answer)
     connect_to(l, &address);
 }
 
+/* Begins an attempt. */
 static void begin_link(struct redis_link *l)
 {
     const struct redis_server *server = &l->options.server;
@@ -306,7 +314,7 @@ static void begin_link(struct redis_link *l)
         lose(l, "out of memory");
 }
 
-/* ---- time ---- */
+/* ---- timeouts ---- */
 
 static void on_pong(struct redis_command *command, const struct resp *reply)
 {
@@ -316,19 +324,19 @@ static void on_pong(struct redis_command *command, const struct resp *reply)
         lose_by(l, reply);
 }
 
-/* For how long the server has owed its next answer; 0: it owes none. */
+/* Returns for how long the server has owed its next answer [µs], or 0 if it owes none. */
 static uint64_t silence(const struct redis_link *l)
 {
     return l->flight ? loop_clock() - l->heard : 0;
 }
 
-/* Whoever was heard within `timeout` needs no ping; what is in flight says more than one. */
-static void look_after(struct redis_link *l)
+/* Checks a ready connection. A server that has sent something within `timeout` needs no PING, and a command in flight serves as one. */
+static void check_ready(struct redis_link *l)
 {
     const struct slice ping[] = {SLICE_LITERAL("PING")};
     unsigned attempt = l->attempt;
     if (silence(l) >= l->options.timeout)
-        stream_look(&l->stream); /* if this thread stood still, the answer may be there */
+        stream_look(&l->stream); /* this thread may have been late, and the answer may be there */
     if (l->attempt != attempt)
         return;
     uint64_t silent = silence(l);
@@ -349,13 +357,13 @@ static void on_timer(void *owner)
     if (l->state == LINK_PAUSING)
         begin_link(l);
     else if (l->state == LINK_READY)
-        look_after(l);
+        check_ready(l);
     else
         lose(l, l->state == LINK_GREETING ? "the server does not answer"
                                           : "the server cannot be reached in time");
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 struct redis_link *redis_link_new(const struct redis_link_options *options)
 {
@@ -363,7 +371,7 @@ struct redis_link *redis_link_new(const struct redis_link_options *options)
     if (!l)
         return NULL;
     l->options = *options;
-    l->backoff = (struct backoff){.least = BACKOFF_LEAST, .most = BACKOFF_MOST, .jitter = 50};
+    l->backoff = (struct backoff){.least = BACKOFF_MIN, .most = BACKOFF_MAX, .jitter = 50};
     l->flight_end = &l->flight;
     l->hello.replied = on_greeted;
     loop_timer_open(&l->timer, options->loop, on_timer, l);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * redis_link: one connection to a Redis server that keeps itself up: finds the server's address, connects,
- * authenticates, chooses the database, subscribes if it is to, asks for a sign of life when nothing was said
- * for a while, and begins anew after a jittered pause whenever any of this fails. For one loop's thread.
+ * redis_link: one connection to a Redis server that restores itself. The link resolves the server's name, connects, authenticates,
+ * selects the database and subscribes if it has a channel. It sends a PING if nothing was received for a while, and starts
+ * again after a jittered pause if anything fails. For one loop's thread.
  *
- * Commands are answered in order. A server that owes answers and gives none for `timeout` ends the connection; so does
- * anything that is not the protocol. While answers come the others are waited for, however many they are.
+ * Commands are answered in order. The link ends a connection on which an answer is due for `timeout` and nothing is received, or on
+ * which anything but the protocol is received. As long as answers come, commands may wait for theirs however many they are.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_REDIS_LINK_H
 #define CELLGATE_AGENT_DIRECTORY_REDIS_LINK_H
@@ -14,49 +14,53 @@
 #include "spoa/net/net.h"
 #include "spoa/proto/resp.h"
 
+/* The address of a server. */
 struct redis_server {
-    struct net_address address; /* len 0: host is a name to look up */
+    struct net_address address; /* len 0: `host` is a name to resolve */
     struct slice host;
     uint16_t port;
 };
 
-/* "HOST:PORT", "[IPv6]:PORT" or "unix@PATH"; slices point into the text. */
-bool redis_server_parse(struct slice text, struct redis_server *server, struct fail *why);
+/* Reads "HOST:PORT", "[IPv6]:PORT" or "unix@PATH"; slices of *server point into the text. Returns false with *why. */
+bool redis_server_parse(struct slice text, struct redis_server *server, struct fail *why) MUST_CHECK;
 
 struct redis_link;
 
-struct redis_link_options { /* borrowed while the link lives */
+struct redis_link_options { /* the link copies them; texts are borrowed while it lives */
     struct loop *loop;
     struct dns *dns;
     struct redis_server server;
-    const char *user, *password_file; /* NULL: none; the file is read for every connection */
-    int64_t database;
-    struct slice channel; /* to subscribe to; absent: the link is for commands */
-    uint64_t timeout;     /* microseconds: for a connection until it is ready, and for the next answer */
+    const char *user, *password_file; /* or NULL; the file is read for every connection */
+    int64_t database;                 /* number for SELECT */
+    struct slice channel;             /* channel to subscribe to; absent: the link is for commands */
+    uint64_t timeout; /* maximum time until a connection is ready, and until the next answer [µs] */
 
+    /* The link is ready for commands, or subscribed. */
     void (*ready)(void *context);
-    void (*message)(void *context, struct slice message); /* on the channel */
-    /* Also for each failed attempt; commands got no reply before. why holds no secret. */
+    /* A message was published on the channel. */
+    void (*message)(void *context, struct slice message);
+    /* A connection was lost, or an attempt failed; all commands were replied to before. `why` holds no secret. */
     void (*lost)(void *context, const char *why);
     void *context;
 };
 
-/* Lives in whoever asks until it is replied to. */
+/* A command in flight. The memory belongs to the caller, and must live until `replied`. */
 struct redis_command {
-    /* NULL: the connection was lost. The command may be freed here. */
+    /* Takes the reply, or NULL if the connection was lost. The command's memory may be freed here. */
     void (*replied)(struct redis_command *command, const struct resp *reply);
-    struct redis_command *next;
+    struct redis_command *next; /* private */
 };
 
-/* Begins to connect in the loop's next turn. NULL when out of memory. */
-struct redis_link *redis_link_new(const struct redis_link_options *options);
-/* Commands in flight are replied to with NULL. The dns is freed first. NULL is fine. */
+/* Returns a link that begins to connect in the loop's next turn, or NULL if memory is short. */
+struct redis_link *redis_link_new(const struct redis_link_options *options) MUST_CHECK;
+/* Replies to the commands in flight with NULL and frees the link. Free the dns first. NULL is fine. */
 void redis_link_free(struct redis_link *link);
-/* False: the link is not ready, or too much is in flight already; nothing follows. */
+/* Sends a command. Returns false, and will not reply, if the link is not ready or too much is in flight. */
 bool redis_link_send(struct redis_link *link, const struct slice *words, size_t count,
-                     struct redis_command *command);
+                     struct redis_command *command) MUST_CHECK;
+/* Returns whether the link is ready for commands, or subscribed. */
 bool redis_link_ready(const struct redis_link *link);
-/* It is between two attempts, the last of which failed. */
+/* Returns whether the link waits for its next attempt after a failed one. */
 bool redis_link_pausing(const struct redis_link *link);
 
 #endif

@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 
-enum { BYTES_PER_RECORD = 4096, EMPTY_LEAST = 16, ASKED_LEAST = 128 };
+enum {
+    BYTES_PER_RECORD = 4096,
+    EMPTY_MIN = 16,  /* room for empty entries in the smallest table */
+    ASKED_MIN = 128, /* room for look-ups in flight in the smallest table */
+};
 
 struct directory_entry *directory_entry_new(uint64_t hash, struct slice key)
 {
@@ -25,18 +29,18 @@ void directory_entry_free(struct directory_entry *e)
     }
 }
 
-bool directory_table_init(struct directory_table *t, size_t most_records)
+bool directory_table_init(struct directory_table *t, size_t max_records)
 {
     size_t buckets = 16;
-    while (buckets < most_records)
+    while (buckets < max_records)
         buckets *= 2;
     *t = (struct directory_table){.buckets = calloc(buckets, sizeof(struct directory_entry *)),
                                   .mask = buckets - 1,
-                                  .most_records = most_records,
-                                  .most_empty = most_records / 4 + EMPTY_LEAST,
-                                  .most_empty_asked = most_records / 4 + ASKED_LEAST,
-                                  .most_records_asked = most_records - most_records / 4,
-                                  .most_bytes = most_records * BYTES_PER_RECORD};
+                                  .max_records = max_records,
+                                  .max_empty = max_records / 4 + EMPTY_MIN,
+                                  .max_empty_asked = max_records / 4 + ASKED_MIN,
+                                  .max_records_asked = max_records - max_records / 4,
+                                  .max_bytes = max_records * BYTES_PER_RECORD};
     return t->buckets;
 }
 
@@ -56,11 +60,13 @@ struct directory_entry *directory_table_find(const struct directory_table *t, ui
     return e;
 }
 
+/* Returns the memory that the entry takes [bytes]. */
 static size_t size_of(const struct directory_entry *e)
 {
     return sizeof *e + e->key_len + (e->box ? e->box->bytes : 0);
 }
 
+/* Returns the list that fits the entry's state. */
 static enum directory_list list_of(const struct directory_entry *e)
 {
     if (e->pins)
@@ -109,7 +115,7 @@ struct shared_record *directory_table_put(struct directory_table *t, struct dire
     t->bytes -= size_of(e);
     e->box = box;
     t->bytes += size_of(e);
-    if (!old != !box)
+    if (!old != !box) /* another list fits */
         directory_table_touch(t, e);
     return old;
 }
@@ -121,6 +127,7 @@ void directory_table_asked(struct directory_table *t, struct directory_entry *e,
         directory_table_touch(t, e);
 }
 
+/* Returns whether the look-up of `e` will have no answer. `e` may be NULL. */
 static bool is_lost(const struct directory_entry *e, uint64_t lost)
 {
     return e && e->asked_at <= lost;
@@ -129,10 +136,11 @@ static bool is_lost(const struct directory_entry *e, uint64_t lost)
 bool directory_table_crowded(const struct directory_table *t, const struct directory_entry *e, uint64_t lost)
 {
     enum directory_list list = e->box ? DIRECTORY_RECORDS_ASKED : DIRECTORY_EMPTY_ASKED;
-    size_t most = e->box ? t->most_records_asked : t->most_empty_asked;
-    return !e->pins && !e->asked && t->lists[list].count >= most && !is_lost(t->lists[list].oldest, lost);
+    size_t max = e->box ? t->max_records_asked : t->max_empty_asked;
+    return !e->pins && !e->asked && t->lists[list].count >= max && !is_lost(t->lists[list].oldest, lost);
 }
 
+/* Moves an entry from the table to the chain *out. */
 static void take_out(struct directory_table *t, struct directory_entry *e, struct directory_entry **out)
 {
     struct directory_entry **at = &t->buckets[e->hash & t->mask];
@@ -145,32 +153,29 @@ static void take_out(struct directory_table *t, struct directory_entry *e, struc
     *out = e;
 }
 
-/* A quarter is for what was just answered, however many look-ups are on their way: who waited has yet to read it. Of
- * large records one stays, whatever the others take that cannot be given up. */
-static bool too_many_records(const struct directory_table *t)
-{
-    size_t asked = t->lists[DIRECTORY_RECORDS_ASKED].count, count = t->lists[DIRECTORY_RECORDS].count;
-    return count + asked > t->most_records || (count > 1 && t->bytes > t->most_bytes);
-}
-
-static void take_out_lost(struct directory_table *t, enum directory_list list, size_t most, uint64_t lost,
+/* Evicts entries of one list beyond `max`, as long as the oldest one's look-up is lost. */
+static void take_out_lost(struct directory_table *t, enum directory_list list, size_t max, uint64_t lost,
                           struct directory_entry **out)
 {
-    while (t->lists[list].count > most && is_lost(t->lists[list].oldest, lost))
+    while (t->lists[list].count > max && is_lost(t->lists[list].oldest, lost))
         take_out(t, t->lists[list].oldest, out);
 }
 
 struct directory_entry *directory_table_trim(struct directory_table *t, uint64_t lost)
 {
     struct directory_entry *out = NULL;
-    while (t->lists[DIRECTORY_EMPTY].count > t->most_empty)
+    size_t *records_asked = &t->lists[DIRECTORY_RECORDS_ASKED].count,
+           *records = &t->lists[DIRECTORY_RECORDS].count;
+    while (t->lists[DIRECTORY_EMPTY].count > t->max_empty)
         take_out(t, t->lists[DIRECTORY_EMPTY].oldest, &out);
-    take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_empty_asked, lost, &out);
-    take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records_asked, lost, &out);
-    while (t->lists[DIRECTORY_RECORDS_ASKED].count >
-           t->most_records) /* they were watched when they were asked for */
+    take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->max_empty_asked, lost, &out);
+    take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->max_records_asked, lost, &out);
+    while (*records_asked > t->max_records) /* their entries were pinned when the look-ups began */
         take_out(t, t->lists[DIRECTORY_RECORDS_ASKED].oldest, &out);
-    while (t->lists[DIRECTORY_RECORDS].count > 0 && too_many_records(t))
+    /* A quarter of the table is for records just received, however many look-ups are in flight: whoever waited has yet to read it.
+     * One large record always stays, whatever memory the entries take that cannot be evicted. */
+    while (*records > 0 &&
+           (*records + *records_asked > t->max_records || (*records > 1 && t->bytes > t->max_bytes)))
         take_out(t, t->lists[DIRECTORY_RECORDS].oldest, &out);
     return out;
 }

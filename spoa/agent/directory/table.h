@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_table: the entries of one stripe of the cache (directory/cache.c): a hash table whose entries also
- * stand in one of five lists, by when they were last asked for. Bounded: what is over the limits is given
- * back to the caller, from the end of the lists. Pinned entries are never given up. Those with a look-up on its way are
- * not either, unless they were pinned when it began and would be more than all: somebody waits for its answer, and
- * with the entry would be forgotten that it is asked for.
+ * directory_table: the entries of one stripe of the cache (directory/cache.c). A table is a hash table whose entries are also members
+ * of one of five lists, ordered by the time when they were last asked for. A table is bounded: directory_table_trim evicts what
+ * exceeds the limits, from the old end of the lists. Pinned entries are never evicted. An entry with a look-up in flight is not
+ * evicted either, because somebody waits for the answer and the cache would forget that it has asked; the exception is an entry
+ * that was pinned when its look-up began, if such entries alone exceed the limit.
  *
- * For one thread at a time: the cache's stripe has a lock, under which this does nothing but move pointers.
+ * A table is for one thread at a time: the stripe's lock guards it, and no function here allocates or calls back under the lock.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_TABLE_H
 #define CELLGATE_AGENT_DIRECTORY_TABLE_H
 
 #include "spoa/agent/model/shared_record.h"
 
-/* Entries that a watch uses; that have a record; that have none (absent, unknown). ASKED: with a look-up on its way. */
+/* Entries that a watch uses; entries with a record; entries without one (absent or unknown). ASKED: with a look-up in flight. */
 enum directory_list {
     DIRECTORY_PINNED,
     DIRECTORY_RECORDS,
@@ -23,34 +23,35 @@ enum directory_list {
     DIRECTORY_LISTS
 };
 
-/* What is known of one key; times are microseconds. */
+/* The cache's knowledge about one key. Times are microseconds of the cache's clock. */
 struct directory_entry {
-    struct directory_entry *chain;         /* next of the bucket, or of what was given up */
-    struct directory_entry *newer, *older; /* in its list */
+    struct directory_entry *chain;         /* next entry of the bucket, or of a chain of evicted entries */
+    struct directory_entry *newer, *older; /* neighbours in `list` */
     enum directory_list list;
     uint64_t hash;
-    struct shared_record *box; /* the last good record; NULL: there is none */
-    int64_t epoch;             /* of the last whole record, as a state alone has none; 0: there was none */
-    unsigned pins;
-    uint64_t waiters;  /* bits of who wants to hear when it is answered */
-    uint64_t watchers; /* bits of who has pinned it, until nobody has */
-    bool absent;       /* the directory says that there is none */
-    bool asked;        /* a look-up is on its way; directory_table_asked sets it */
-    bool unavailable;  /* the last look-up had no answer */
-    bool outdated;     /* the directory announced a change that was not looked up yet */
-    bool announced;    /* by its key: the next answer is the directory's word, absence too */
-    bool again;        /* announced while a look-up was on its way, which may have missed it */
-    bool strangers;    /* such a one asks, too */
-    bool overtaken;    /* pushed with content while a look-up was on its way, which is older */
-    uint64_t asked_at, retry_at;
-    uint64_t learned;     /* when the directory last confirmed what is known */
-    uint64_t shown;       /* when it last did to somebody who has yet to prove that he may know; 0: never */
-    uint64_t good_for;    /* from then; 0: as configured */
-    uint64_t doubt_since; /* when it first said that there is none though there is a record; 0: it did not */
-    uint64_t doubted;     /* when it last said so */
-    uint64_t woken;       /* when its waking was last asked for; 0: never */
-    uint8_t turn;         /* of the look-up on its way, if it is a refresh (directory/cache.c); 0: none */
-    uint8_t key_len;
+    struct shared_record *box; /* the last good record, or NULL if there is none */
+    int64_t epoch;             /* epoch of the last whole record (a bare state has none), or 0 */
+    unsigned pins;             /* number of watches that use the entry; above 0 it is never evicted */
+    uint64_t waiters;          /* bits of the callers to notify when the look-up is answered */
+    uint64_t watchers;    /* bits of the callers that have pinned the entry, until its last pin is gone */
+    bool absent;          /* the directory said that there is no record */
+    bool asked;           /* a look-up is in flight; written by directory_table_asked only */
+    bool unavailable;     /* the last look-up had no answer */
+    bool outdated;        /* the directory announced a change that was not looked up yet */
+    bool announced;       /* the directory named this key: the next answer is believed, even absence */
+    bool again;           /* announced while a look-up was in flight, whose answer may be older */
+    bool unproven;        /* an unauthenticated client waits for this look-up */
+    bool overtaken;       /* content was pushed while a look-up was in flight, whose answer is older */
+    uint64_t asked_at;    /* start of the look-up in flight */
+    uint64_t retry_at;    /* no look-up begins before this time */
+    uint64_t learned;     /* last time when the directory confirmed the entry */
+    uint64_t shown;       /* start of the last look-up that an unauthenticated client waited for, or 0 */
+    uint64_t good_for;    /* lifetime of the record from `learned` on, or 0 for the configured one */
+    uint64_t doubt_since; /* first time that the directory denied a known record, or 0 */
+    uint64_t doubted;     /* last time that it did */
+    uint64_t woken;       /* last time that a wake was requested, or 0 */
+    uint8_t slot;         /* refresh slot of the look-up in flight (cache_look_ups.c), or 0 */
+    uint8_t key_len;      /* length of `key` [bytes] */
     uint8_t key[];
 };
 
@@ -61,31 +62,39 @@ struct directory_table {
         struct directory_entry *newest, *oldest;
         size_t count;
     } lists[DIRECTORY_LISTS];
-    size_t most_records, most_records_asked, most_empty, most_empty_asked, most_bytes;
-    size_t bytes;
+    size_t max_records, max_records_asked; /* entries with a record: in all; with a look-up in flight */
+    size_t max_empty, max_empty_asked;     /* entries without a record: at rest; with a look-up in flight */
+    size_t max_bytes;                      /* memory of all entries; beyond it records are evicted */
+    size_t bytes;                          /* of all entries */
 };
 
-/* NULL when out of memory. key: at most 255 bytes. */
-struct directory_entry *directory_entry_new(uint64_t hash, struct slice key);
-void directory_entry_free(struct directory_entry *entry); /* a chain of them; NULL is fine */
+/* Returns a new, empty entry for `key` (at most 255 bytes), or NULL if memory is short. */
+struct directory_entry *directory_entry_new(uint64_t hash, struct slice key) MUST_CHECK;
+/* Frees a chain of entries; NULL is fine. */
+void directory_entry_free(struct directory_entry *entry);
 
-bool directory_table_init(struct directory_table *table, size_t most_records); /* false: out of memory */
-void directory_table_clear(struct directory_table *table);                     /* frees all */
+/* Prepares a table for `max_records` records and a quarter as many empty entries. Returns false if memory is short. */
+bool directory_table_init(struct directory_table *table, size_t max_records) MUST_CHECK;
+/* Frees all entries and the table's memory. */
+void directory_table_clear(struct directory_table *table);
+/* Returns the entry of `key`, or NULL. `hash` is the keyed hash of `key`. */
 struct directory_entry *directory_table_find(const struct directory_table *table, uint64_t hash,
                                              struct slice key);
+/* Adds an entry whose key is not in the table; the table owns it until directory_table_trim returns it. */
 void directory_table_insert(struct directory_table *table, struct directory_entry *entry);
-/* It was asked for just now, or belongs into another list. */
+/* Moves the entry to the new end of the list that fits its state. */
 void directory_table_touch(struct directory_table *table, struct directory_entry *entry);
-/* Takes over the caller's reference of box (may be NULL); returns the old one, for the caller to release. */
+/* Replaces the entry's record. Takes over the caller's reference to `box` (may be NULL), and returns the old record for the caller to
+ * release. */
 struct shared_record *directory_table_put(struct directory_table *table, struct directory_entry *entry,
                                           struct shared_record *box);
-/* A look-up is on its way, or is not any more. */
+/* Sets or clears `asked`, and moves the entry to the list that fits. */
 void directory_table_asked(struct directory_table *table, struct directory_entry *entry, bool asked);
-/* Whether there is no room for a look-up of this one. There always is for what is watched. Those that began at `lost` or
- * before will have no answer: here and in directory_table_trim they have to make room. */
+/* Returns whether a look-up of `entry` has to wait for others to end. A pinned entry never has to. Look-ups that began at `lost` or
+ * before will have no answer, and do not count; directory_table_trim evicts their entries first. */
 bool directory_table_crowded(const struct directory_table *table, const struct directory_entry *entry,
                              uint64_t lost);
-/* Takes out what is over the limits: a chain for directory_entry_free. */
+/* Removes the entries that exceed the limits, and returns them as a chain for directory_entry_free. */
 struct directory_entry *directory_table_trim(struct directory_table *table, uint64_t lost);
 
 #endif

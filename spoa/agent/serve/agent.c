@@ -341,7 +341,7 @@ static void start_io(void *context)
     const struct settings *settings = s->policy->settings;
     const struct names_options names = {.servers = settings->agent.name_servers,
                                         .unused = NAME_UNUSED,
-                                        .most = NAMES_MOST,
+                                        .max_used = NAMES_MOST,
                                         .changed = on_names,
                                         .settled = on_names_settled,
                                         .context = a};

@@ -391,7 +391,7 @@ def test_objects_of_no_use_are_of_no_consequence_for_others(world):
     assert w.ask("os-1") == UNKNOWN  # one of two: neither
     assert w.ask("sb-9") == ABSENT
     w.counts("cellgate_directory_odd_objects_total", 1)
-    w.cell.says("agent", "more than one sandbox is called so")
+    w.cell.says("agent", "several sandboxes have this id")
 
 
 def test_what_has_no_room_is_unknown_not_absent(world):

@@ -145,7 +145,7 @@ def test_a_value_of_another_type_is_no_record(world):
     def said():
         """There is one such line in a second, and none about an answer that a busy machine did not wait for."""
         assert [answer(world.cell, name) for name in ("a-list", "a-hash")] == [GONE, GONE]
-        return "the value is no string" in (world.cell.run_dir / "agent.log").read_text()
+        return "the value is not a string" in (world.cell.run_dir / "agent.log").read_text()
 
     until(said, 10, "the log does not say why")
     assert answer(world.cell) == 200

@@ -132,7 +132,7 @@ static void load_records(void)
             json_parse(slice_text(columns[i].record), "r", 0, (struct json_limits){4096, 8}, &why);
         bool good = doc && record_from_json(doc, json_root(doc), &packed, &record, &why);
         if (good)
-            records_add(w.records, slice_text(columns[i].sandbox), &record, &why); /* one stands twice */
+            (void)!records_add(w.records, slice_text(columns[i].sandbox), &record, &why); /* one stands twice */
         json_free(doc);
         if (!good)
             fail_msg("%s", why.text);

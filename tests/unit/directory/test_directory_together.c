@@ -167,7 +167,7 @@ static void a_kind_that_hangs_holds_up_no_other(void **state)
     snprintf(text, sizeof text, "\"kind\": \"file\", \"path\": \"%s\"", w.path);
     begin(&w, 0, text);
     const struct names_options names = {
-        .unused = MINUTE, .most = 9, .changed = on_names, .settled = on_settled, .context = &w};
+        .unused = MINUTE, .max_used = 9, .changed = on_names, .settled = on_settled, .context = &w};
     w.names = names_start(w.loop, &names, &why);
     assert_true(w.names && names_use(w.names, SLICE_LITERAL("127.0.0.1"), (struct fair_owner){0}));
     loop_timer_open(&w.tick, w.loop, on_tick, &w);

@@ -171,7 +171,7 @@ static struct names *start_names(struct loop *loop, bool (*changed)(void *contex
 {
     const struct names_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1},
                                           .unused = unused,
-                                          .most = most,
+                                          .max_used = most,
                                           .changed = changed,
                                           .settled = on_notified,
                                           .context = context};

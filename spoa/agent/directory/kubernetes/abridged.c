@@ -3,8 +3,9 @@
 
 #include "spoa/agent/directory/kubernetes/json.h"
 
+/* Kind of the innermost wanted container, or of the next value. */
 enum node {
-    NOTHING, /* nobody wants it */
+    NOTHING, /* skipped */
     TEXT,
     EVENT,
     OBJECT,
@@ -25,6 +26,7 @@ struct slice kubernetes_abridged_text(const struct kubernetes_abridged *a)
     return a->full ? (struct slice){NULL, 0} : slice_of(a->text, a->len);
 }
 
+/* Appends to the result, or marks it as not fitting. */
 static void put(struct kubernetes_abridged *a, struct slice bytes)
 {
     struct writer w = {a->text, a->len, sizeof a->text, a->full};
@@ -33,14 +35,15 @@ static void put(struct kubernetes_abridged *a, struct slice bytes)
     a->full = w.full;
 }
 
-/* ---- what is wanted ---- */
+/* ---- wanted members ---- */
 
+/* Returns whether the last key is `name`. An escaped key is never equal, which is harmless: API servers do not escape these. */
 static bool key_is(const struct kubernetes_abridged *a, const char *name)
 {
     return name && a->key_len <= sizeof a->key && slice_is(slice_of(a->key, a->key_len), name);
 }
 
-/* The member of this key. */
+/* Returns what the member with the last key is. */
 static enum node member(const struct kubernetes_abridged *a)
 {
     static const struct {
@@ -58,7 +61,7 @@ static enum node member(const struct kubernetes_abridged *a)
     return in == LABELS && key_is(a, a->label) ? TEXT : NOTHING;
 }
 
-/* The first byte of a member's value. What is of another type than it should be is none. */
+/* Takes the first byte of a member's value. A wanted member of the wrong type becomes null. */
 static void begin_value(struct kubernetes_abridged *a, uint8_t c)
 {
     enum node node = member(a);
@@ -80,21 +83,13 @@ static void begin_value(struct kubernetes_abridged *a, uint8_t c)
 
 /* ---- bytes ---- */
 
+/* Returns whether the innermost open container is wanted. */
 static bool is_inside(const struct kubernetes_abridged *a)
 {
     return a->nest > 0 && a->nest == a->wanted;
 }
 
-static void open(struct kubernetes_abridged *a)
-{
-    if (a->nest++ == 0)
-        a->wanted = 1;
-    if (!is_inside(a))
-        return;
-    a->value = false;
-    put(a, SLICE_LITERAL("{"));
-}
-
+/* Closes the innermost container. */
 static void close(struct kubernetes_abridged *a)
 {
     if (is_inside(a)) {
@@ -107,33 +102,24 @@ static void close(struct kubernetes_abridged *a)
         a->value = true;
 }
 
-static void begin_string(struct kubernetes_abridged *a)
-{
-    a->string = true;
-    if (is_inside(a) && !a->value)
-        a->key_len = 0;
-}
-
-static void put_key(struct kubernetes_abridged *a, uint8_t c)
-{
-    if (a->key_len < sizeof a->key)
-        a->key[a->key_len] = c;
-    if (a->key_len <= sizeof a->key)
-        a->key_len++;
-}
-
+/* Takes a byte of a string. A key is kept up to one byte beyond the longest one that fits, which marks it as too long. */
 static void in_string(struct kubernetes_abridged *a, uint8_t c)
 {
     bool ends = c == '"' && !a->escaped;
     if (a->copied)
         put(a, slice_of(&c, 1));
-    else if (is_inside(a) && !a->value && !ends)
-        put_key(a, c);
+    else if (is_inside(a) && !a->value && !ends) {
+        if (a->key_len < sizeof a->key)
+            a->key[a->key_len] = c;
+        if (a->key_len <= sizeof a->key)
+            a->key_len++;
+    }
     a->escaped = c == '\\' && !a->escaped;
     a->string = !ends;
     a->copied = a->copied && !ends;
 }
 
+/* Takes a byte outside of strings. */
 static void step(struct kubernetes_abridged *a, uint8_t c)
 {
     if (a->begins && is_inside(a) && !kubernetes_json_space(c))
@@ -141,9 +127,16 @@ static void step(struct kubernetes_abridged *a, uint8_t c)
     if (c == '"') {
         if (a->copied)
             put(a, slice_of(&c, 1));
-        begin_string(a);
+        a->string = true;
+        if (is_inside(a) && !a->value)
+            a->key_len = 0;
     } else if (c == '{' || c == '[') {
-        open(a);
+        if (a->nest++ == 0)
+            a->wanted = 1;
+        if (is_inside(a)) {
+            a->value = false;
+            put(a, SLICE_LITERAL("{"));
+        }
     } else if (c == '}' || c == ']') {
         close(a);
     } else if (is_inside(a) && (c == ':' || c == ',')) {

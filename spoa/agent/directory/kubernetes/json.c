@@ -3,15 +3,16 @@
 
 #include "spoa/base/json/json_string.h"
 
-static size_t behind_space(struct slice text, size_t at)
+/* The functions after_... return the index after what begins at `at`. */
+static size_t after_space(struct slice text, size_t at)
 {
     while (at < text.len && kubernetes_json_space(text.at[at]))
         at++;
     return at;
 }
 
-/* Behind the closing quote of the string that begins at `at`; beyond the text's end if it has none. */
-static size_t behind_string(struct slice text, size_t at)
+/* Returns a value beyond the text's end if the closing quote is missing. */
+static size_t after_string(struct slice text, size_t at)
 {
     for (at++; at < text.len && text.at[at] != '"'; at++)
         if (text.at[at] == '\\')
@@ -19,13 +20,14 @@ static size_t behind_string(struct slice text, size_t at)
     return at + 1;
 }
 
-static size_t behind_brackets(struct slice text, size_t at)
+/* Returns a value beyond the text's end if a closing bracket is missing. */
+static size_t after_brackets(struct slice text, size_t at)
 {
     size_t nest = 0;
     while (at < text.len) {
         uint8_t c = text.at[at];
         if (c == '"') {
-            at = behind_string(text, at);
+            at = after_string(text, at);
             continue;
         }
         at++;
@@ -37,62 +39,57 @@ static size_t behind_brackets(struct slice text, size_t at)
     return text.len + 1;
 }
 
-static bool is_mark(uint8_t c)
-{
-    return c == ',' || c == ':' || c == '"' || c == '{' || c == '}' || c == '[' || c == ']';
-}
-
-static size_t behind_scalar(struct slice text, size_t at)
-{
-    while (at < text.len && !kubernetes_json_space(text.at[at]) && !is_mark(text.at[at]))
-        at++;
-    return at;
-}
-
-/* False: there is no whole value at *at. */
+/* Reads the value at *at and moves *at after it. Returns false if there is no whole value. */
 static bool take_value(struct slice text, size_t *at, struct slice *value)
 {
-    size_t start = *at;
+    size_t start = *at, end = start;
     if (start >= text.len)
         return false;
     uint8_t c = text.at[start];
-    *at = c == '"'               ? behind_string(text, start)
-          : c == '{' || c == '[' ? behind_brackets(text, start)
-                                 : behind_scalar(text, start);
-    *value = slice_sub(text, start, *at - start);
-    return *at > start && *at <= text.len;
+    if (c == '"')
+        end = after_string(text, start);
+    else if (c == '{' || c == '[')
+        end = after_brackets(text, start);
+    else /* a number, true, false or null */
+        while (end < text.len && !kubernetes_json_space(text.at[end]) &&
+               (!strchr(",:\"{}[]", text.at[end]) || !text.at[end]))
+            end++;
+    *value = slice_sub(text, start, end - start);
+    *at = end;
+    return end > start && end <= text.len;
 }
 
+/* Reads a member's key and the colon. */
 static bool take_key(struct slice text, size_t *at, struct slice *key)
 {
     struct slice quoted;
     if (*at >= text.len || text.at[*at] != '"' || !take_value(text, at, &quoted))
         return false;
     *key = slice_sub(quoted, 1, quoted.len - 2);
-    *at = behind_space(text, *at);
+    *at = after_space(text, *at);
     if (*at >= text.len || text.at[*at] != ':')
         return false;
-    *at = behind_space(text, *at + 1);
+    *at = after_space(text, *at + 1);
     return true;
 }
 
-/* Whether there is something at the cursor; else *closed says whether the container ends there as it should. */
+/* Reads the next member. Returns false at the end; *closed then tells whether the container ends properly and nothing follows. */
 static bool next(struct slice c, size_t *cursor, struct slice *key, struct slice *value, bool *closed)
 {
     bool object = c.len && c.at[0] == '{', array = c.len && c.at[0] == '[', first = *cursor == 0;
-    size_t at = behind_space(c, first ? 1 : *cursor);
+    size_t at = after_space(c, first ? 1 : *cursor);
     *key = (struct slice){NULL, 0};
     *closed = false;
     if ((!object && !array) || at >= c.len)
         return false;
     if (c.at[at] == (object ? '}' : ']')) {
-        *closed = behind_space(c, at + 1) == c.len;
+        *closed = after_space(c, at + 1) == c.len;
         return false;
     }
     if (!first) {
         if (c.at[at] != ',')
             return false;
-        at = behind_space(c, at + 1);
+        at = after_space(c, at + 1);
     }
     if ((object && !take_key(c, &at, key)) || !take_value(c, &at, value))
         return false;

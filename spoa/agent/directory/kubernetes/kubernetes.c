@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The directory kind `kubernetes`: lists and watches objects of an API server (watch.h), keeps what they say of
- * sandboxes in a store of its own (store.h), answers each question from there at once and pushes what changes.
+ * The directory kind `kubernetes`. It lists and watches objects of an API server (watch.h), keeps their records in a store of its own
+ * (store.h), answers each question from the store at once, and pushes changes.
  *
- * What is known serves for `stale` after the server was last heard. That there is no such sandbox is said only while every
- * watch is open: one that was created meanwhile would not be known.
+ * A record serves until `stale` after its watch was last open. ABSENT is answered only while every watch is open, because
+ * otherwise a new sandbox would not be known.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,15 +16,16 @@
 #include "spoa/agent/model/worker_url.h"
 
 #define OWN_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount/"
-#define LOG_PAUSE  SECOND
+#define LOG_PAUSE  SECOND /* minimum time between two log lines about ambiguous keys */
 
-enum { SPACES_MAX = 64 };
+enum { SPACES_MAX = 64 }; /* maximum number of namespaces */
 
 struct directory_kubernetes_options {
     struct directory_common common;
     struct texts resources, namespaces;
     char *selector, *label, *port, *url, *token_file, *ca_file;
-    int64_t timeout, max_objects;
+    int64_t timeout;     /* maximum time until an answer begins [ms] */
+    int64_t max_objects; /* maximum number of objects in the store */
 };
 
 struct directory_kubernetes {
@@ -34,54 +35,35 @@ struct directory_kubernetes {
     struct http_loop http;
     struct directory_http_target target;
     struct kubernetes_watching all;
-    struct kubernetes_watch *watches;
-    struct kubernetes_transfer *transfers; /* of each watch */
+    struct kubernetes_watch *watches;      /* one for each resource in each namespace */
+    struct kubernetes_transfer *transfers; /* one for each watch */
     size_t watch_count;
     struct kubernetes_wake wake;
-    bool known; /* every list was whole once */
-    uint64_t logged;
-    char url[128]; /* of the cluster that this is a pod of */
-    /* for another thread */
+    bool known;      /* every list was complete once */
+    uint64_t logged; /* time of the last log line about an ambiguous key (loop_clock) */
+    char url[128];   /* API server of the cluster that this pod runs in */
+    /* written by the loop's thread, read by others */
     atomic_uint_fast64_t counts[DIRECTORY_FOLLOWED];
-    atomic_uint_fast64_t silent_since; /* of loop_clock; 0: nothing is */
+    atomic_uint_fast64_t silent_since; /* last contact of the longest closed watch, or 0 */
 };
 
-/* ---- what is known ---- */
+/* ---- the store ---- */
 
-static bool all_open(const struct directory_kubernetes *d)
-{
-    for (size_t i = 0; i < d->watch_count; i++)
-        if (!d->watches[i].open)
-            return false;
-    return true;
-}
-
-static bool is_fresh(const struct directory_kubernetes *d, const struct kubernetes_watch *w)
-{
-    return w->open || loop_clock() - w->contact <= (uint64_t)d->options->common.stale * MILLISECOND;
-}
-
-/* FOUND: *record is valid until the store changes. */
+/* Finds a record, and says UNAVAILABLE if it is too old or if absence is not certain. FOUND: *record is valid until the store changes. */
 static enum lookup find(const struct directory_kubernetes *d, struct slice key, struct record *record)
 {
+    uint64_t stale = (uint64_t)d->options->common.stale * MILLISECOND;
     size_t source;
     enum lookup found = kubernetes_store_find(d->all.store, key, record, &source);
-    if (found == LOOKUP_FOUND)
-        return is_fresh(d, &d->watches[source]) ? found : LOOKUP_UNAVAILABLE;
-    return found == LOOKUP_ABSENT && !all_open(d) ? LOOKUP_UNAVAILABLE : found;
+    if (found == LOOKUP_FOUND && !d->watches[source].open &&
+        loop_clock() - d->watches[source].contact > stale)
+        return LOOKUP_UNAVAILABLE;
+    for (size_t i = 0; i < d->watch_count && found == LOOKUP_ABSENT; i++)
+        found = d->watches[i].open ? found : LOOKUP_UNAVAILABLE;
+    return found;
 }
 
-static void log_ambiguous(struct directory_kubernetes *d, struct slice key)
-{
-    uint64_t now = loop_clock();
-    if (d->logged && now < d->logged + LOG_PAUSE)
-        return;
-    d->logged = now;
-    log_write(d->log, LOG_WARN, "directory: more than one sandbox is called so, which is refused",
-              LOG_SLICE("sandbox", key));
-}
-
-/* What is removed by a watch or a list is gone, whether the others are heard or not. */
+/* Call-back of the store: pushes a change. A removal is certain, whether the other watches are open or not. */
 static void on_changed(void *context, struct slice key)
 {
     struct directory_kubernetes *d = context;
@@ -93,14 +75,19 @@ static void on_changed(void *context, struct slice key)
     case LOOKUP_ABSENT:
         return directory_removed(d->directory, key);
     default:
-        if (kubernetes_store_ambiguous(d->all.store, key))
-            log_ambiguous(d, key);
+        if (kubernetes_store_ambiguous(d->all.store, key) &&
+            (!d->logged || loop_clock() >= d->logged + LOG_PAUSE)) {
+            d->logged = loop_clock();
+            log_write(d->log, LOG_WARN, "directory: several sandboxes have this id, so it is refused",
+                      LOG_SLICE("sandbox", key));
+        }
         directory_announced(d->directory, key);
     }
 }
 
 /* ---- health ---- */
 
+/* Reports the first failing watch, or health once every list was complete. */
 static void tell_health(struct directory_kubernetes *d)
 {
     const struct kubernetes_watch *failing = NULL;
@@ -117,6 +104,7 @@ static void tell_health(struct directory_kubernetes *d)
         directory_health(d->directory, true, true, "");
 }
 
+/* Publishes the counters for other threads. */
 static void count(struct directory_kubernetes *d)
 {
     uint64_t open = 0, since = 0;
@@ -152,6 +140,7 @@ static void kubernetes_counts(void *self, uint64_t counts[DIRECTORY_FOLLOWED])
 
 /* ---- the loop ---- */
 
+/* Takes the transfers that have ended. */
 static void read_ended(struct directory_kubernetes *d)
 {
     int left;
@@ -164,7 +153,7 @@ static void read_ended(struct directory_kubernetes *d)
     }
 }
 
-/* Ends what has ended, begins what may begin. */
+/* Ends what has ended, and begins what may begin; called after any event. */
 static void look(void *context)
 {
     struct directory_kubernetes *d = context;
@@ -187,7 +176,7 @@ static void look(void *context)
     http_loop_at(&d->http, next);
 }
 
-/* ---- for the directory ---- */
+/* ---- the kind ---- */
 
 static void kubernetes_ask(void *self, struct directory_question *q)
 {
@@ -202,6 +191,7 @@ static void kubernetes_ask(void *self, struct directory_question *q)
     directory_answer(q, found, found == LOOKUP_FOUND ? &record : NULL, 0);
 }
 
+/* Frees everything after the loop of libcurl has stopped. */
 static void destroy(void *context)
 {
     struct directory_kubernetes *d = context;
@@ -223,7 +213,7 @@ static void kubernetes_stop(void *self)
     http_loop_stop(&d->http, destroy, d);
 }
 
-/* The API server of the cluster that this is a pod of. */
+/* Finds the API server of the cluster that this pod runs in. Returns false with *why. */
 static bool find_cluster(struct directory_kubernetes *d, struct fail *why)
 {
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
@@ -231,14 +221,16 @@ static bool find_cluster(struct directory_kubernetes *d, struct fail *why)
     if (!host || !port || !(address_parse(slice_text(host), &address) || hostname_valid(slice_text(host))) ||
         !slice_u64(slice_text(port), 65535, &(uint64_t){0}))
         return fail(
-            why, "directory.url is not set, and this is no pod: there is no KUBERNETES_SERVICE_HOST with a "
-                 "KUBERNETES_SERVICE_PORT");
+            why,
+            "directory.url is not set, and this is not a pod: there is no KUBERNETES_SERVICE_HOST with a "
+            "KUBERNETES_SERVICE_PORT");
     bool literal6 = strchr(host, ':');
     return snprintf(d->url, sizeof d->url, "https://%s%s%s:%s", literal6 ? "[" : "", host,
                     literal6 ? "]" : "", port) < (int)sizeof d->url ||
            fail(why, "KUBERNETES_SERVICE_HOST is too long");
 }
 
+/* Chooses the API server, its token and its authorities. */
 static bool aim(struct directory_kubernetes *d, struct fail *why)
 {
     const struct directory_kubernetes_options *o = d->options;
@@ -254,6 +246,7 @@ static bool aim(struct directory_kubernetes *d, struct fail *why)
     return true;
 }
 
+/* Returns the sort with this name, or KUBERNETES_SORTS. */
 static enum kubernetes_sort sort_named(const char *name)
 {
     enum kubernetes_sort sort = 0;
@@ -262,6 +255,7 @@ static enum kubernetes_sort sort_named(const char *name)
     return sort;
 }
 
+/* Prepares a watch for each resource in each namespace. Returns false if memory is short. */
 static bool make_watches(struct directory_kubernetes *d)
 {
     const struct directory_kubernetes_options *o = d->options;
@@ -279,6 +273,7 @@ static bool make_watches(struct directory_kubernetes *d)
     return true;
 }
 
+/* Prepares everything but the loop of libcurl. Returns false with *why. */
 static bool set_up(struct directory_kubernetes *d, struct fail *why)
 {
     const struct directory_kubernetes_options *o = d->options;
@@ -331,6 +326,7 @@ static const char *check_resource(struct slice value)
 #undef X
 }
 
+/* Checks a namespace: a DNS label in lower case (RFC 1123 section 2.1). */
 static const char *check_space(struct slice value)
 {
     bool label = value.len <= KUBERNETES_LABEL_MAX && slice_find(value, '.') == value.len;
@@ -340,6 +336,7 @@ static const char *check_space(struct slice value)
                                                                                             : "a namespace";
 }
 
+/* Checks a text that becomes a part of a URL. */
 static const char *check_printable(struct slice value)
 {
     for (size_t i = 0; i < value.len; i++)
@@ -348,6 +345,7 @@ static const char *check_printable(struct slice value)
     return NULL;
 }
 
+/* Returns whether a text occurs twice. */
 static bool has_twice(const struct texts *texts)
 {
     for (size_t i = 0; i < texts->count; i++)
@@ -357,25 +355,16 @@ static bool has_twice(const struct texts *texts)
     return false;
 }
 
-static bool is_local(const char *url)
-{
-    static const char *const local[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
-        size_t len = strlen(local[i]);
-        if (strncmp(url, local[i], len) == 0 && (!url[len] || strchr(":/", url[len])))
-            return true;
-    }
-    return false;
-}
-
 static bool kubernetes_check(const void *options, struct fail *why)
 {
     const struct directory_kubernetes_options *o = options;
     bool slices = false;
+    static const char *const local[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
+    bool is_local = false;
     for (size_t i = 0; i < o->resources.count; i++)
         slices = slices || sort_named(o->resources.at[i]) == KUBERNETES_ENDPOINT_SLICES;
     if (o->resources.count == 0)
-        return fail(why, "directory.resources: it names none");
+        return fail(why, "directory.resources: it is empty");
     if (has_twice(&o->resources))
         return fail(why, "directory.resources: one is named twice");
     if (has_twice(&o->namespaces))
@@ -386,7 +375,12 @@ static bool kubernetes_check(const void *options, struct fail *why)
         return fail(why, "directory.label and directory.port are for endpointslices");
     if (o->url && !directory_http_target_check(o->url, why))
         return false;
-    if (o->url && strncmp(o->url, "https:", 6) != 0 && !is_local(o->url))
+    for (size_t i = 0; o->url && i < sizeof local / sizeof *local; i++) {
+        size_t len = strlen(local[i]);
+        is_local =
+            is_local || (strncmp(o->url, local[i], len) == 0 && (!o->url[len] || strchr(":/", o->url[len])));
+    }
+    if (o->url && strncmp(o->url, "https:", 6) != 0 && !is_local)
         return fail(why, "directory.url: http:// is for a proxy on this machine only");
     return true;
 }
@@ -415,7 +409,7 @@ static const struct option table[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(OPTIONS, selector),
      .fallback = OPTION_NONE,
-     .help = "a label selector, as of `kubectl -l`",
+     .help = "label selector, in the form of `kubectl -l`",
      .min = 1,
      .max = 1024,
      .check = check_printable,
@@ -424,7 +418,7 @@ static const struct option table[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(OPTIONS, label),
      .fallback = OPTION_NONE,
-     .help = "of endpointslices: the label whose value is the sandbox's id",
+     .help = "endpointslices: label whose value is the sandbox's id",
      .min = 1,
      .max = 317,
      .check = check_printable,
@@ -433,7 +427,7 @@ static const struct option table[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(OPTIONS, port),
      .fallback = OPTION_NONE,
-     .help = "of endpointslices: the name of the worker's port; not set: the request's port",
+     .help = "endpointslices: name of the worker's port; not set: the request's port",
      .min = 1,
      .max = 63,
      .check = check_printable,
@@ -442,7 +436,7 @@ static const struct option table[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(OPTIONS, url),
      .fallback = OPTION_NONE,
-     .help = "the API server; not set: the cluster's, with the pod's token and authority",
+     .help = "API server; not set: that of the pod's cluster, with the pod's token and authority",
      .min = 1,
      .max = 2048,
      .example = "\"https://10.0.0.1:6443\""},
@@ -456,7 +450,7 @@ static const struct option table[] = {
      .type = OPTION_PATH,
      .offset = offsetof(OPTIONS, ca_file),
      .fallback = OPTION_NONE,
-     .help = "authorities that the API server's certificate may be of; not set: the system's"},
+     .help = "authorities (PEM) for the API server's certificate; not set: the system's"},
     {.key = "timeout",
      .type = OPTION_DURATION,
      .offset = offsetof(OPTIONS, timeout),

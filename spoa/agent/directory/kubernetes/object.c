@@ -5,7 +5,7 @@
 #include "spoa/agent/directory/kubernetes/reader.h"
 #include "spoa/agent/model/worker_url.h"
 
-enum { UID_MAX = 64 }; /* bytes, as of a record's `uid` */
+enum { UID_MAX = 64 }; /* maximum length of a record's `uid` */
 
 void kubernetes_be_odd(struct kubernetes_reader *r, const char *what)
 {
@@ -20,9 +20,10 @@ struct slice kubernetes_value(struct slice object, const char *key)
     return kubernetes_json_member(object, key, &value) ? value : (struct slice){NULL, 0};
 }
 
-/* ---- who it is ---- */
+/* ---- identity ---- */
 
-static bool is_name(struct slice text, size_t most, bool dots)
+/* Returns whether the text is a DNS label, or with `dots` a DNS name (RFC 1123 section 2.1), in lower case. */
+static bool is_name(struct slice text, size_t max, bool dots)
 {
     for (size_t i = 0; i < text.len; i++) {
         uint8_t c = text.at[i];
@@ -30,21 +31,10 @@ static bool is_name(struct slice text, size_t most, bool dots)
         if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !inner)
             return false;
     }
-    return text.len > 0 && text.len <= most;
+    return text.len > 0 && text.len <= max;
 }
 
-static bool is_label_value(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.at[i];
-        bool alnum = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!alnum && !(i > 0 && i + 1 < text.len && (c == '-' || c == '.' || c == '_')))
-            return false;
-    }
-    return text.len > 0 && text.len <= KUBERNETES_LABEL_MAX;
-}
-
-/* False: it is no object that is well-formed on the outside. */
+/* Splits an object into the members that are read. Returns false if the object is not well-formed on the outside. */
 static bool take_apart(struct slice text, struct slice root[KUBERNETES_ROOTS],
                        struct slice metadata[KUBERNETES_METADATA_MEMBERS])
 {
@@ -65,6 +55,7 @@ static bool take_apart(struct slice text, struct slice root[KUBERNETES_ROOTS],
     return sound;
 }
 
+/* Reads the identity. Returns false if namespace or name are missing or not valid. */
 static bool identify(const struct slice metadata[KUBERNETES_METADATA_MEMBERS], struct writer *scratch,
                      struct kubernetes_object *o)
 {
@@ -128,9 +119,11 @@ void kubernetes_read_uid(struct kubernetes_reader *r)
 
 /* ---- EndpointSlices ---- */
 
+/* Readiness of an endpoint, better from left to right. */
 enum { NOT_AT_ALL, SERVING, READY };
 
-/* Not said is yes, and what serves while it ends is better than nothing. */
+/* Returns the readiness of an endpoint. A missing condition counts as ready; an endpoint that still serves while it terminates is better
+ * than none. */
 static int readiness(struct slice endpoint)
 {
     struct slice conditions = kubernetes_value(endpoint, "conditions");
@@ -141,7 +134,7 @@ static int readiness(struct slice endpoint)
     return slice_is(serving, "true") ? SERVING : NOT_AT_ALL;
 }
 
-/* The port of the name that the operator gave. False: there is none. */
+/* Finds the port with the operator's name. Returns false if there is none. */
 static bool slice_port(const struct kubernetes_reader *r, uint16_t *port)
 {
     struct slice ports = r->root[KUBERNETES_PORTS], key, one, name;
@@ -158,12 +151,7 @@ static bool slice_port(const struct kubernetes_reader *r, uint16_t *port)
     return false;
 }
 
-/* All agents choose the same: the lowest address of the readiest, whatever their order. */
-static int better(int level, const struct address *a, int than, const struct address *b)
-{
-    return level != than ? level > than : memcmp(a, b, sizeof *a) < 0;
-}
-
+/* Lets the record lead to the best endpoint: the readiest, and of several the lowest address, so that all agents choose the same. */
 static void choose_endpoint(struct kubernetes_reader *r, uint16_t port)
 {
     struct slice endpoints = r->root[KUBERNETES_ENDPOINTS], key, one, address, text;
@@ -179,7 +167,8 @@ static void choose_endpoint(struct kubernetes_reader *r, uint16_t port)
             continue;
         if (!kubernetes_json_text(address, r->scratch, &text) || !address_parse(text, &parsed)) {
             kubernetes_be_odd(r, "an endpoint has no address");
-        } else if (level == NOT_AT_ALL || better(ready, &parsed, level, &best)) {
+        } else if (level == NOT_AT_ALL || ready > level ||
+                   (ready == level && memcmp(&parsed, &best, sizeof parsed) < 0)) {
             level = ready;
             best = parsed;
             (void)kubernetes_lead_to(r, text, port);
@@ -190,17 +179,26 @@ static void choose_endpoint(struct kubernetes_reader *r, uint16_t port)
     r->object->record.state = level ? RECORD_RUNNING : RECORD_WAKING;
 }
 
+/* Reads an EndpointSlice. Returns false if it names no sandbox, or is being deleted. */
 static bool read_endpoint_slice(struct kubernetes_reader *r)
 {
     struct slice label = kubernetes_value(r->metadata[KUBERNETES_LABELS], r->slices->label), id;
     uint16_t port = 0;
-    if (!kubernetes_json_text(label, r->scratch, &id) || !is_label_value(id) || !kubernetes_make_key(r, id))
+    if (!kubernetes_json_text(label, r->scratch, &id) || id.len == 0 || id.len > KUBERNETES_LABEL_MAX)
+        return false;
+    for (size_t i = 0; i < id.len; i++) { /* the syntax of a label's value */
+        uint8_t c = id.at[i];
+        bool alnum = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+        if (!alnum && !(i > 0 && i + 1 < id.len && (c == '-' || c == '.' || c == '_')))
+            return false;
+    }
+    if (!kubernetes_make_key(r, id))
         return false;
     r->object->record.state = RECORD_WAKING;
     if (r->metadata[KUBERNETES_DELETED].len)
         return false;
     if (r->slices->port && !slice_port(r, &port))
-        kubernetes_be_odd(r, "it has no port of this name");
+        kubernetes_be_odd(r, "it has no port with this name");
     else
         choose_endpoint(r, port);
     return true;
@@ -214,7 +212,7 @@ static const struct kubernetes_resource kubernetes_resource_endpoint_slices = {
     .read = read_endpoint_slice,
 };
 
-/* ---- any ---- */
+/* ---- all sorts ---- */
 
 const struct kubernetes_resource *kubernetes_resource_of(enum kubernetes_sort sort)
 {
@@ -234,7 +232,7 @@ enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort,
     struct kubernetes_reader r = {.slices = slices, .scratch = scratch, .object = object, .why = why};
     bool sound = take_apart(text, r.root, r.metadata);
     if (!identify(r.metadata, scratch, object) || !sound) {
-        fail(why, "its name cannot be told");
+        fail(why, "its name cannot be read");
         return KUBERNETES_UNREADABLE;
     }
     bool any = kubernetes_resource_of(sort)->read(&r);
@@ -261,7 +259,7 @@ bool kubernetes_event_read(struct slice text, enum kubernetes_event *event, stru
             *event = types[i].event;
             return true;
         }
-    return fail(why, "an event is none that is known");
+    return fail(why, "this kind of event is not known");
 }
 
 void kubernetes_status_read(struct slice text, unsigned *code, char *message, size_t size)

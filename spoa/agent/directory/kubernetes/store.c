@@ -7,29 +7,31 @@
 #include "spoa/base/table/hash.h"
 #include "spoa/base/table/hash_table.h"
 
-#define TEXT_MAX 2048 /* of names, key and record: an object has neither ports nor headers */
+#define TEXT_MAX 2048 /* names, key and record together: an object has neither ports nor headers */
 
-/* text: "space/name", the key unless it is part of that, the record. */
+/* One object. Its text is "space/name", the key unless that is a part of it, and the packed record. */
 struct entry {
     struct hash_node by_name, by_key;
-    uint32_t list;
+    uint32_t list; /* number of the last list of its source that has named it */
     uint16_t source;
     uint8_t sort, space_len, key_len;
-    uint16_t name_len, key_at, record_at, len;
+    uint16_t name_len, key_at, record_at, len; /* lengths, and indices into `text` */
     uint8_t text[];
 };
 
+/* One resource in one namespace. */
 struct source {
-    uint32_t list;      /* the number of its last list that has begun */
-    uint32_t ended;     /* of its last list that came to its end */
-    bool whole, losing; /* everything is known; something is not, since that list began */
-    bool nameless;      /* nor is its name, so it may be any */
+    uint32_t list;  /* number of lists begun */
+    uint32_t ended; /* number of the last list that came to its end */
+    bool whole;     /* no object is missing */
+    bool losing;    /* an object was lost since the last list began */
+    bool nameless;  /* one with an unknown name was: it may be any known object */
 };
 
 struct kubernetes_store {
     struct kubernetes_store_options options;
     struct source *sources;
-    size_t not_whole;
+    size_t not_whole; /* number of sources that are not whole */
     struct hash_secret secret;
     struct hash_table by_name, by_key;
     size_t bytes;
@@ -49,11 +51,13 @@ struct kubernetes_store *kubernetes_store_new(const struct kubernetes_store_opti
     return NULL;
 }
 
+/* The entry of a node, or NULL. */
 static struct entry *of_name(struct hash_node *node)
 {
     return node ? (struct entry *)(void *)((char *)node - offsetof(struct entry, by_name)) : NULL;
 }
 
+/* The entry of a node, or NULL. */
 static struct entry *of_key(struct hash_node *node)
 {
     return node ? (struct entry *)(void *)((char *)node - offsetof(struct entry, by_key)) : NULL;
@@ -74,6 +78,7 @@ void kubernetes_store_free(struct kubernetes_store *s)
     free(s);
 }
 
+/* Views of an entry's text. */
 static struct slice key_of(const struct entry *e)
 {
     return slice_of(e->text + e->key_at, e->key_len);
@@ -84,11 +89,6 @@ static struct slice space_of(const struct entry *e)
     return slice_of(e->text, e->space_len);
 }
 
-static struct slice name_of(const struct entry *e)
-{
-    return slice_of(e->text + e->space_len + 1, e->name_len);
-}
-
 static void record_of(const struct entry *e, struct record *record)
 {
     struct reader in = reader_of(slice_of(e->text + e->record_at, (size_t)(e->len - e->record_at)));
@@ -97,12 +97,13 @@ static void record_of(const struct entry *e, struct record *record)
 
 /* ---- by name ---- */
 
-/* names: "space/name". Sources have objects of the same name. */
+/* Returns the hash of an object's names ("space/name"). Several sources may have objects of the same name. */
 static uint64_t name_hash(const struct kubernetes_store *s, size_t source, struct slice names)
 {
     return hash_keyed(&s->secret, names) ^ source * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+/* Returns the entry with these names, or NULL. */
 static struct entry *find_name(const struct kubernetes_store *s, size_t source, struct slice names,
                                uint64_t hash)
 {
@@ -122,6 +123,7 @@ static void put_names(struct writer *w, struct slice space, struct slice name)
     writer_put(w, name);
 }
 
+/* Removes an entry from both tables, without a report. */
 static void take_out(struct kubernetes_store *s, struct entry *e)
 {
     hash_table_remove(&s->by_name, &e->by_name);
@@ -129,6 +131,7 @@ static void take_out(struct kubernetes_store *s, struct entry *e)
     s->bytes -= sizeof *e + e->len;
 }
 
+/* Removes an entry, reports it and frees it. The report comes after the removal, so that the key is found as it is now. */
 static void remove_entry(struct kubernetes_store *s, struct entry *e)
 {
     take_out(s, e);
@@ -148,6 +151,7 @@ void kubernetes_store_remove(struct kubernetes_store *s, size_t source, struct s
 
 /* ---- lists ---- */
 
+/* Changes whether a source is whole, and counts. */
 static void set_whole(struct kubernetes_store *s, struct source *source, bool whole)
 {
     s->not_whole = s->not_whole + source->whole - whole;
@@ -160,6 +164,7 @@ void kubernetes_store_list(struct kubernetes_store *s, size_t source)
     s->sources[source].losing = s->sources[source].nameless = false;
 }
 
+/* Notes that an object of the source is not known. */
 static void lack(struct kubernetes_store *s, size_t source)
 {
     s->sources[source].losing = true;
@@ -172,21 +177,14 @@ void kubernetes_store_lose(struct kubernetes_store *s, size_t source)
     s->sources[source].nameless = true;
 }
 
-/* The last list has not named it, but may have meant it. */
+/* Returns whether the object may have been removed: the last list did not name it, but had an object without a name. */
 static bool is_doubtful(const struct kubernetes_store *s, const struct entry *e)
 {
     return e->list < s->sources[e->source].ended;
 }
 
-static void tell_doubtful(struct kubernetes_store *s, size_t source)
-{
-    for (size_t i = 0; i < s->by_name.used; i++)
-        for (struct hash_node *node = s->by_name.buckets[i]; node; node = node->next)
-            if (of_name(node)->source == source && is_doubtful(s, of_name(node)))
-                s->options.changed(s->options.context, key_of(of_name(node)));
-}
-
-/* From the last bucket on: when the table shrinks, what was in the last goes where it is still to be looked at. */
+/* Removes the objects that the last list did not name. The walk goes from the last bucket to the first: when the table shrinks, the
+ * content of its last bucket moves to one that the walk has yet to reach. */
 static void sweep(struct kubernetes_store *s, size_t source)
 {
     for (size_t i = s->by_name.used; i-- > 0;)
@@ -197,12 +195,12 @@ static void sweep(struct kubernetes_store *s, size_t source)
             if (e->source != source || e->list == s->sources[source].list)
                 continue;
             remove_entry(s, e);
-            next =
-                i < s->by_name.used ? s->by_name.buckets[i] : NULL; /* what is left of it, from its front */
+            next = i < s->by_name.used ? s->by_name.buckets[i]
+                                       : NULL; /* the rest of this bucket, from its front */
         }
 }
 
-/* First it is whole, then what is gone is told: that there is none can be said by then. */
+/* The source becomes whole before removals are reported, so that a removed key is ABSENT in the report. */
 bool kubernetes_store_listed(struct kubernetes_store *s, size_t source)
 {
     struct source *of = &s->sources[source];
@@ -210,16 +208,19 @@ bool kubernetes_store_listed(struct kubernetes_store *s, size_t source)
     of->ended = of->list;
     if (!of->losing)
         set_whole(s, of, true);
-    if (of->nameless)
-        tell_doubtful(s, source);
-    else
+    if (!of->nameless)
         sweep(s, source);
+    else /* any object that was not named may be the one without a name: nothing is removed */
+        for (size_t i = 0; i < s->by_name.used; i++)
+            for (struct hash_node *node = s->by_name.buckets[i]; node; node = node->next)
+                if (of_name(node)->source == source && is_doubtful(s, of_name(node)))
+                    s->options.changed(s->options.context, key_of(of_name(node)));
     return of->losing && s->by_name.count < before;
 }
 
-/* ---- putting ---- */
+/* ---- putting objects ---- */
 
-/* Lengths and text of *e, which has none yet. False: too long. */
+/* Writes the text of an object, and the lengths to *e. Returns false if the text is too long. */
 static bool lay_out(struct entry *e, const struct kubernetes_object *o, struct writer *w)
 {
     put_names(w, o->space, o->name);
@@ -241,6 +242,7 @@ static bool lay_out(struct entry *e, const struct kubernetes_object *o, struct w
            o->key.len <= 255;
 }
 
+/* Adds an entry to both tables. Returns false if memory is short; nothing has changed then. */
 static bool insert(struct kubernetes_store *s, struct entry *e, uint64_t hash)
 {
     if (!hash_table_insert(&s->by_name, &e->by_name, hash))
@@ -253,19 +255,8 @@ static bool insert(struct kubernetes_store *s, struct entry *e, uint64_t hash)
     return true;
 }
 
-/* A copy in memory of its own; NULL: there is no room. */
-static struct entry *make(const struct kubernetes_store *s, const struct entry *head, const uint8_t *text,
-                          bool another)
-{
-    struct entry *e = another && s->by_name.count >= s->options.most ? NULL : malloc(sizeof *e + head->len);
-    if (e) {
-        *e = *head;
-        memcpy(e->text, text, head->len);
-    }
-    return e;
-}
-
-/* The old one is out before anybody is told: with both, the key would be ambiguous. */
+/* Replaces `old` by `fresh`; either may be NULL. The old entry is removed before anything is reported: with both, the key would be
+ * ambiguous. Frees `old`, and `fresh` if it could not be added. */
 static bool replace(struct kubernetes_store *s, struct entry *old, struct entry *fresh, uint64_t hash)
 {
     if (old)
@@ -290,7 +281,7 @@ bool kubernetes_store_put(struct kubernetes_store *s, size_t source, enum kubern
     struct writer w = writer_of(memory, sizeof memory);
     struct entry head = {.list = s->sources[source].list, .source = (uint16_t)source, .sort = (uint8_t)sort};
     if (!lay_out(&head, o, &w)) {
-        kubernetes_store_lose(s, source); /* what was known of it stays, and is in doubt */
+        kubernetes_store_lose(s, source); /* the known object stays, and is in doubt */
         return false;
     }
     struct slice names = slice_of(memory, o->space.len + 1 + o->name.len);
@@ -304,14 +295,20 @@ bool kubernetes_store_put(struct kubernetes_store *s, size_t source, enum kubern
             s->options.changed(s->options.context, key_of(old));
         return true;
     }
-    struct entry *fresh = make(s, &head, memory, !old);
+    struct entry *fresh =
+        !old && s->by_name.count >= s->options.most ? NULL : malloc(sizeof *fresh + head.len);
+    if (fresh) {
+        *fresh = head;
+        memcpy(fresh->text, memory, head.len);
+    }
     if (!fresh)
         lack(s, source);
     return (fresh || old) && replace(s, old, fresh, hash);
 }
 
-/* ---- by key ---- */
+/* ---- finding by key ---- */
 
+/* Returns the first entry with this key, from `node` on, or NULL. */
 static struct entry *next_of_key(struct hash_node *node, struct slice key)
 {
     struct entry *e = of_key(node);
@@ -320,13 +317,7 @@ static struct entry *next_of_key(struct hash_node *node, struct slice key)
     return e;
 }
 
-static bool goes_before(const struct record *a, const struct record *b)
-{
-    if ((a->state == RECORD_RUNNING) != (b->state == RECORD_RUNNING))
-        return a->state == RECORD_RUNNING;
-    return memcmp(&a->worker.addr, &b->worker.addr, sizeof a->worker.addr) < 0;
-}
-
+/* Returns whether two entries with one key are parts of one sandbox. */
 static bool is_one_sandbox(const struct entry *a, const struct entry *b)
 {
     return a->sort == KUBERNETES_ENDPOINT_SLICES && b->sort == a->sort && a->source == b->source &&
@@ -349,7 +340,11 @@ enum lookup kubernetes_store_find(const struct kubernetes_store *s, struct slice
         if (!is_one_sandbox(first, e) || is_doubtful(s, e))
             return LOOKUP_UNAVAILABLE;
         record_of(e, &other);
-        if (goes_before(&other, record))
+        /* running before not running, then by address */
+        bool runs = record->state == RECORD_RUNNING, other_runs = other.state == RECORD_RUNNING;
+        if (other_runs != runs
+                ? other_runs
+                : memcmp(&other.worker.addr, &record->worker.addr, sizeof other.worker.addr) < 0)
             *record = other;
     }
     return LOOKUP_FOUND;
@@ -377,7 +372,7 @@ bool kubernetes_store_object(const struct kubernetes_store *s, struct slice key,
         return false;
     *source = e->source;
     *space = space_of(e);
-    *name = name_of(e);
+    *name = slice_of(e->text + e->space_len + 1, e->name_len);
     return true;
 }
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kubernetes_store: what is known of all objects, by their names and by the keys of their sandboxes; some 200 bytes each.
- * Each object has a source (one resource in one namespace), whose objects are listed again from time to time: what such a
- * list has not named is removed. That there is none of a key is said only while every source has been listed whole and
- * nothing of it was lost.
+ * kubernetes_store: objects, by their names and by the keys of their sandboxes; about 250 bytes each. Each object
+ * belongs to a source (one resource in one namespace), which is listed again from time to time; an object that such a list does not
+ * name is removed. A key is ABSENT only while every source has been listed completely and nothing of it was lost.
  *
- * More than one object of a key is one sandbox only if all are EndpointSlices, of which the lowest running address counts;
- * otherwise nobody can tell which is meant, and the key is UNAVAILABLE. For one thread.
+ * Several objects with one key are one sandbox only if all of them are EndpointSlices; then the lowest running address counts.
+ * Otherwise nobody can tell which sandbox is meant, and the key is UNAVAILABLE. For one thread.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_KUBERNETES_STORE_H
 #define CELLGATE_AGENT_DIRECTORY_KUBERNETES_STORE_H
@@ -16,45 +15,49 @@
 struct kubernetes_store;
 
 struct kubernetes_store_options {
-    size_t most;    /* objects */
-    size_t sources; /* below it their numbers are */
-    /* What kubernetes_store_find says of the key may be something else now. The store may be read, not changed. */
+    size_t most;    /* maximum number of objects */
+    size_t sources; /* number of sources, which are numbered from 0 on */
+    /* Reports that the result of kubernetes_store_find for `key` may have changed. The call-back may read the store, not change it. */
     void (*changed)(void *context, struct slice key);
     void *context;
 };
 
-struct kubernetes_store *kubernetes_store_new(
-    const struct kubernetes_store_options *options);        /* NULL: out of memory */
-void kubernetes_store_free(struct kubernetes_store *store); /* NULL is fine */
+/* Returns an empty store, or NULL if memory is short. The options are copied. */
+struct kubernetes_store *kubernetes_store_new(const struct kubernetes_store_options *options) MUST_CHECK;
+/* Frees the store; NULL is fine. */
+void kubernetes_store_free(struct kubernetes_store *store);
 
-/* From here on the objects of the source are listed, from the first one. */
+/* Begins a list of the source's objects. */
 void kubernetes_store_list(struct kubernetes_store *store, size_t source);
-/* The list came to its end: what was not put since it began is removed, or UNAVAILABLE if something was lost since. True: what
- * had no room in it may have some now. */
+/* Ends a list. An object that was not put since kubernetes_store_list is removed, or UNAVAILABLE if kubernetes_store_lose was called
+ * since. Returns true if objects did not fit and may fit now, so that another list makes sense. */
 bool kubernetes_store_listed(struct kubernetes_store *store, size_t source);
-/* There is something of which not even the name is known, until the next list is whole. */
+/* Notes that the source has an object whose name is not known. Until its next complete list no key is ABSENT. */
 void kubernetes_store_lose(struct kubernetes_store *store, size_t source);
 
-/* Of a KUBERNETES_FOUND or _ODD object. False: there is no room, or no memory; nothing is known of the object then:
- * no key is absent until the next list is whole. */
+/* Puts an object that was read as KUBERNETES_FOUND or KUBERNETES_ODD. Returns false if there is no room or memory is short: the object
+ * is then not in the store, and no key is ABSENT until the next complete list. */
 bool kubernetes_store_put(struct kubernetes_store *store, size_t source, enum kubernetes_sort sort,
-                          const struct kubernetes_object *object);
+                          const struct kubernetes_object *object) MUST_CHECK;
+/* Removes an object, if the store has it. */
 void kubernetes_store_remove(struct kubernetes_store *store, size_t source, struct slice space,
                              struct slice name);
 
-/* FOUND: *record is valid until the store changes, and the source has told it. UNAVAILABLE: more than one sandbox is
- * called so, it may be gone, or there may be one that is not known. */
+/* Finds the sandbox of `key`. FOUND: *record is valid until the store changes, and *source is where it comes from. UNAVAILABLE: the key is
+ * ambiguous, its object may have been removed, or there may be objects that are not known. */
 enum lookup kubernetes_store_find(const struct kubernetes_store *store, struct slice key,
                                   struct record *record, size_t *source);
-/* More than one sandbox is called so. */
+/* Returns whether the key is ambiguous: several sandboxes have it. */
 bool kubernetes_store_ambiguous(const struct kubernetes_store *store, struct slice key);
-/* The object that a sandbox is. False: there is none, or more than one. */
+/* Finds the object that a sandbox is. Returns false if there is none or more than one. */
 bool kubernetes_store_object(const struct kubernetes_store *store, struct slice key, size_t *source,
-                             struct slice *space, struct slice *name);
+                             struct slice *space, struct slice *name) MUST_CHECK;
 
-/* Every source has been listed, and nothing of it was lost. */
+/* Returns whether every source has been listed completely and nothing of it was lost. */
 bool kubernetes_store_whole(const struct kubernetes_store *store);
+/* Returns the number of objects. */
 size_t kubernetes_store_count(const struct kubernetes_store *store);
+/* Returns the memory of the store [bytes]. */
 size_t kubernetes_store_bytes(const struct kubernetes_store *store);
 
 #endif

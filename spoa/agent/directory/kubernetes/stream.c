@@ -5,17 +5,18 @@
 
 #include "spoa/agent/directory/kubernetes/json.h"
 
+/* The place of the next byte. */
 enum place {
     AT_START, /* before the document, or between two events */
     AT_KEY,   /* before a member's key */
-    IN_KEY,   /* behind its opening quote */
+    IN_KEY,   /* after its opening quote */
     AT_COLON,
     AT_VALUE,
     AT_ITEM,     /* before an element of `items` */
-    IN_VALUE,    /* of a member, of an element, of an event */
-    AFTER_VALUE, /* of a member */
-    AFTER_ITEM,
-    AT_END /* behind the document */
+    IN_VALUE,    /* in the value of a member, an element or an event */
+    AFTER_VALUE, /* after a member's value */
+    AFTER_ITEM,  /* after an element of `items` */
+    AT_END       /* after the document */
 };
 
 void kubernetes_stream_begin(struct kubernetes_stream *s, enum kubernetes_form form)
@@ -37,18 +38,9 @@ bool kubernetes_stream_whole(const struct kubernetes_stream *s)
     return s->at == (s->form == KUBERNETES_LIST ? AT_END : AT_START);
 }
 
-/* ---- the value ---- */
+/* ---- values ---- */
 
-/* How many bytes up to a quote or a backslash, or all. */
-static size_t plain(struct slice bytes)
-{
-    size_t i = 0;
-    while (i < bytes.len && bytes.at[i] != '"' && bytes.at[i] != '\\')
-        i++;
-    return i;
-}
-
-/* Goes on in a string; how many bytes of it there are here. */
+/* Reads on in a string. Returns the number of bytes that belong to it. */
 static size_t in_string(struct kubernetes_stream *s, struct slice bytes)
 {
     size_t i = 0;
@@ -58,7 +50,8 @@ static size_t in_string(struct kubernetes_stream *s, struct slice bytes)
             i++;
             continue;
         }
-        i += plain(slice_from(bytes, i));
+        while (i < bytes.len && bytes.at[i] != '"' && bytes.at[i] != '\\')
+            i++;
         if (i == bytes.len)
             break;
         s->escaped = bytes.at[i] == '\\';
@@ -68,12 +61,7 @@ static size_t in_string(struct kubernetes_stream *s, struct slice bytes)
     return i;
 }
 
-static bool ends_scalar(uint8_t c)
-{
-    return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
-/* How many bytes of the value there are here, and whether it ends with them. */
+/* Reads on in a value. Returns the number of bytes that belong to it; *ended is set if the value ends with them. */
 static size_t in_value(struct kubernetes_stream *s, struct slice bytes, bool *ended)
 {
     size_t i = 0;
@@ -85,9 +73,10 @@ static size_t in_value(struct kubernetes_stream *s, struct slice bytes, bool *en
             continue;
         }
         uint8_t c = bytes.at[i];
-        if (s->scalar && ends_scalar(c)) {
+        bool space_or_mark = kubernetes_json_space(c) || c == ',' || c == '}' || c == ']';
+        if (s->scalar && space_or_mark) {
             *ended = true;
-            break; /* that is not part of it */
+            break; /* this byte is not a part of the value */
         }
         i++;
         s->string = c == '"';
@@ -99,21 +88,17 @@ static size_t in_value(struct kubernetes_stream *s, struct slice bytes, bool *en
     return i;
 }
 
-/* From here on it is not held. */
-static void leave_out(struct kubernetes_stream *s)
-{
-    s->left_out = true;
-    kubernetes_abridged_begin(&s->abridged, s->form == KUBERNETES_WATCH, s->label);
-    if (s->item)
-        kubernetes_abridged_feed(&s->abridged, buffer_slice(&s->held));
-    buffer_consume(&s->held, buffer_len(&s->held));
-}
-
+/* Keeps bytes of the value. Beyond the limit only an item's identity is kept (abridged.h). */
 static bool keep(struct kubernetes_stream *s, struct slice bytes, struct fail *why)
 {
-    size_t most = s->item ? KUBERNETES_OBJECT_MAX : KUBERNETES_MEMBER_MAX;
-    if (!s->left_out && bytes.len > most - buffer_len(&s->held))
-        leave_out(s);
+    size_t max = s->item ? KUBERNETES_OBJECT_MAX : KUBERNETES_MEMBER_MAX;
+    if (!s->left_out && bytes.len > max - buffer_len(&s->held)) {
+        s->left_out = true;
+        kubernetes_abridged_begin(&s->abridged, s->form == KUBERNETES_WATCH, s->label);
+        if (s->item)
+            kubernetes_abridged_feed(&s->abridged, buffer_slice(&s->held));
+        buffer_consume(&s->held, buffer_len(&s->held));
+    }
     if (!s->left_out)
         return buffer_put(&s->held, bytes) || fail(why, "out of memory");
     if (s->item)
@@ -121,26 +106,7 @@ static bool keep(struct kubernetes_stream *s, struct slice bytes, struct fail *w
     return true;
 }
 
-static void begin_value(struct kubernetes_stream *s, uint8_t first, bool item)
-{
-    s->at = IN_VALUE;
-    s->item = item;
-    s->nest = 0;
-    s->string = s->escaped = s->left_out = false;
-    s->scalar = first != '{' && first != '[' && first != '"';
-}
-
-static void end_value(struct kubernetes_stream *s)
-{
-    struct slice text = s->left_out ? kubernetes_abridged_text(&s->abridged) : buffer_slice(&s->held);
-    if (s->item)
-        s->object(s->context, text, s->left_out);
-    else if (!s->left_out)
-        s->member(s->context, slice_text(s->key), text);
-    buffer_consume(&s->held, buffer_len(&s->held));
-    s->at = !s->item ? AFTER_VALUE : s->form == KUBERNETES_LIST ? AFTER_ITEM : AT_START;
-}
-
+/* Reads on in a value, and reports it when it ends. */
 static bool feed_value(struct kubernetes_stream *s, struct slice *bytes, struct fail *why)
 {
     bool ended;
@@ -148,14 +114,21 @@ static bool feed_value(struct kubernetes_stream *s, struct slice *bytes, struct 
     if (!keep(s, slice_sub(*bytes, 0, len), why))
         return false;
     *bytes = slice_from(*bytes, len);
-    if (ended)
-        end_value(s);
+    if (!ended)
+        return true;
+    struct slice text = s->left_out ? kubernetes_abridged_text(&s->abridged) : buffer_slice(&s->held);
+    if (s->item)
+        s->object(s->context, text, s->left_out);
+    else if (!s->left_out)
+        s->member(s->context, slice_text(s->key), text);
+    buffer_consume(&s->held, buffer_len(&s->held));
+    s->at = !s->item ? AFTER_VALUE : s->form == KUBERNETES_LIST ? AFTER_ITEM : AT_START;
     return true;
 }
 
-/* ---- a member's key ---- */
+/* ---- keys ---- */
 
-/* Escapes are left as they are: no key that is wanted has some. */
+/* Reads on in a key. Escapes are kept: no wanted key has one. */
 static bool feed_key(struct kubernetes_stream *s, struct slice *bytes, struct fail *why)
 {
     size_t len = in_string(s, *bytes);
@@ -174,16 +147,9 @@ static bool feed_key(struct kubernetes_stream *s, struct slice *bytes, struct fa
     return true;
 }
 
-static void begin_key(struct kubernetes_stream *s)
-{
-    s->at = IN_KEY;
-    s->string = true;
-    s->escaped = s->left_out = false;
-}
+/* ---- between values ---- */
 
-/* ---- what stands between values ---- */
-
-/* One byte that is no space. True: it is taken. */
+/* Takes a byte outside of values, keys and white space. Returns false if the byte cannot stand here. */
 static bool step(struct kubernetes_stream *s, uint8_t c)
 {
     bool list = s->form == KUBERNETES_LIST, first = s->first;
@@ -197,7 +163,9 @@ static bool step(struct kubernetes_stream *s, uint8_t c)
         return false;
     case AT_KEY:
         if (c == '"') {
-            begin_key(s);
+            s->at = IN_KEY;
+            s->string = true;
+            s->escaped = s->left_out = false;
             return true;
         }
         s->at = AT_END;
@@ -222,7 +190,7 @@ static bool step(struct kubernetes_stream *s, uint8_t c)
     }
 }
 
-/* Whether a value begins here that is held whole. */
+/* Returns whether a value begins here that is held whole: an element, an event, or a member except `items`. */
 static bool begins_value(const struct kubernetes_stream *s, uint8_t c)
 {
     if (s->at == AT_VALUE)
@@ -241,11 +209,15 @@ bool kubernetes_stream_feed(struct kubernetes_stream *s, struct slice bytes, str
             if (!feed_key(s, &bytes, why))
                 return false;
         } else if (begins_value(s, c)) {
-            begin_value(s, c, s->at != AT_VALUE);
+            s->item = s->at != AT_VALUE;
+            s->at = IN_VALUE;
+            s->nest = 0;
+            s->string = s->escaped = s->left_out = false;
+            s->scalar = c != '{' && c != '[' && c != '"';
         } else if (kubernetes_json_space(c) || step(s, c)) {
             bytes = slice_from(bytes, 1);
         } else {
-            return fail(why, s->form == KUBERNETES_LIST ? "this is no list" : "this is no watch's event");
+            return fail(why, s->form == KUBERNETES_LIST ? "this is not a list" : "this is no watch's event");
         }
     }
     return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kubernetes_stream: cuts what an API server sends into objects, as the bytes come. Sans-I/O. Of a list it gives each
- * element of `items` and the other members of the document, of a watch each event; it holds one of them at a time, never
- * a page. It only counts brackets and follows strings: what it gives is for json.h to read.
+ * kubernetes_stream: splits what an API server sends into objects while the bytes arrive. Sans-I/O. A list gives each element of
+ * `items` and the other members of the document, a watch gives each event. The stream holds one of them at a time, never a whole
+ * page. It only counts brackets and follows strings; json.h reads what it gives.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_KUBERNETES_STREAM_H
 #define CELLGATE_AGENT_DIRECTORY_KUBERNETES_STREAM_H
@@ -11,19 +11,20 @@
 #include "spoa/base/bytes/buffer.h"
 #include "spoa/base/os/fail.h"
 
-#define KUBERNETES_OBJECT_MAX ((size_t)2 << 20)
-#define KUBERNETES_MEMBER_MAX ((size_t)64 << 10)
+#define KUBERNETES_OBJECT_MAX ((size_t)2 << 20)  /* maximum size of an object, and of an event */
+#define KUBERNETES_MEMBER_MAX ((size_t)64 << 10) /* maximum size of another member */
 
 enum kubernetes_form { KUBERNETES_LIST, KUBERNETES_WATCH };
 
 struct kubernetes_stream {
-    /* Set by the owner, with kubernetes_stream_begin. The text is valid for the call, in which nothing of the stream may
-     * be called. too_large: it was over KUBERNETES_OBJECT_MAX, and this is what abridged.h has kept of it; absent:
-     * not even that. */
+    /* The owner sets the next fields before kubernetes_stream_begin. */
+
+    /* Takes an object or event. `text` is valid for the call, which may call no function of the stream. too_large: the object
+     * exceeded KUBERNETES_OBJECT_MAX, and `text` is what abridged.h kept of it; absent: not even that. */
     void (*object)(void *context, struct slice text, bool too_large);
-    /* Of a list; `key` is as it stands between the quotes. One over KUBERNETES_MEMBER_MAX is left out. */
+    /* Takes another member of a list's document; `key` keeps its escapes. A member over KUBERNETES_MEMBER_MAX is skipped. */
     void (*member)(void *context, struct slice key, struct slice value);
-    const char *label; /* that is kept of an object that is too large; NULL: none */
+    const char *label; /* key of the label to keep of an object that is too large, or NULL */
     void *context;
 
     bool has_items; /* read only: `items` has begun */
@@ -31,24 +32,26 @@ struct kubernetes_stream {
     /* private */
     enum kubernetes_form form;
     int at;             /* enum place */
-    struct buffer held; /* of the value, or of the key */
-    char key[32];       /* of the member; a longer one is cut, and none that anybody wants */
-    size_t nest;        /* brackets that are open in the value: any number, they cost nothing */
-    bool string, escaped,
-        scalar;    /* within a string of the value; behind a backslash; the value has no brackets */
+    struct buffer held; /* the value or the key so far */
+    char key[32];       /* key of the member; a longer one is cut, and is not equal to any that is wanted */
+    size_t nest;   /* number of open brackets in the value; there is no limit, because they take no memory */
+    bool string;   /* in a string of the value */
+    bool escaped;  /* a backslash was read in it */
+    bool scalar;   /* the value has neither brackets nor quotes */
     bool item;     /* the value is an object for `object` */
-    bool first;    /* nothing stands between the opening bracket and here */
-    bool left_out; /* the value is too large */
-    struct kubernetes_abridged abridged; /* of an item that is left out */
+    bool first;    /* only white space was read after the opening bracket */
+    bool left_out; /* the value is too large to be held */
+    struct kubernetes_abridged abridged; /* identity of an item that is too large */
 };
 
-/* From the first byte of an answer; what was held is dropped. Zero bytes are a stream that has not begun. */
+/* Begins an answer, and drops the rest of the last one. Zero bytes are a stream that has not begun. */
 void kubernetes_stream_begin(struct kubernetes_stream *s, enum kubernetes_form form);
+/* Frees what the stream holds. */
 void kubernetes_stream_free(struct kubernetes_stream *s);
-/* False and *why: this is no such document, or out of memory. Only _begin and _free are of use then. */
-bool kubernetes_stream_feed(struct kubernetes_stream *s, struct slice bytes, struct fail *why)
-    __attribute__((warn_unused_result));
-/* Whether it may end here: the list's document is closed, no event is cut. */
+/* Takes the next bytes, cut anywhere. Returns false with *why if they are no such document or memory is short; then only
+ * kubernetes_stream_begin and kubernetes_stream_free may be called. */
+bool kubernetes_stream_feed(struct kubernetes_stream *s, struct slice bytes, struct fail *why) MUST_CHECK;
+/* Returns whether the answer may end here: the document of a list is closed, or no event is cut. */
 bool kubernetes_stream_whole(const struct kubernetes_stream *s);
 
 #endif

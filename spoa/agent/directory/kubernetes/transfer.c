@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/kubernetes/transfer.h"
 
-#define HEADERS_MAX ((size_t)32 * 1024)
+#define HEADERS_MAX ((size_t)32 * 1024) /* maximum size of an answer's header */
 
+/* A list that is slower than this for so long has failed. */
 enum {
-    SLOW_BYTES = 1024, /* a second, of a list */
+    SLOW_BYTES = 1024, /* per second */
     SLOW_SECONDS = 30
 };
 
-/* ---- what comes ---- */
+/* ---- call-backs of libcurl ---- */
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *context)
 {
@@ -27,13 +28,14 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *context)
     if (!slice_is(line, "\r\n") && !slice_is(line, "\n"))
         return line.len;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 200) /* else a second head follows */
+    if (status >= 200) /* an informational answer (1xx): another head follows */
         kubernetes_watch_head(t->watch, (unsigned)status, loop_clock());
     return line.len;
 }
 
 /* ---- beginning ---- */
 
+/* Sets the options of a request. */
 static void set_up(struct kubernetes_transfer *t)
 {
     bool listing = t->watch->phase == KUBERNETES_LISTING;
@@ -44,7 +46,7 @@ static void set_up(struct kubernetes_transfer *t)
     curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
     curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    /* all watches on one connection, which the kernel tries while nothing comes on it */
+    /* All watches share one connection (HTTP/2), which TCP keepalive checks while it is idle. */
     curl_easy_setopt(t->easy, CURLOPT_PIPEWAIT, 1L);
     curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 10L);
@@ -54,6 +56,7 @@ static void set_up(struct kubernetes_transfer *t)
     curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, listing ? (long)SLOW_SECONDS : 0L);
 }
 
+/* Adds the transfer of one request. Returns false with *why. */
 static bool begin(struct kubernetes_transfer *t, CURLM *multi, struct directory_http_target *target,
                   const char *path, struct fail *why)
 {
@@ -75,22 +78,20 @@ static void drop_fields(struct kubernetes_transfer *t)
     t->fields = NULL;
 }
 
-static uint64_t retry_after(CURL *easy)
-{
-    struct curl_header *found;
-    uint64_t seconds;
-    bool given = curl_easy_header(easy, "Retry-After", 0, CURLH_HEADER, -1, &found) == CURLHE_OK;
-    return given && slice_u64(slice_text(found->value), UINT32_MAX, &seconds) ? seconds : 0;
-}
-
+/* Ends the present request, and lets the token be read again if the server refused it. */
 static void end(struct kubernetes_transfer *t, CURLM *multi, struct directory_http_target *target,
                 CURLcode result, uint64_t now)
 {
+    struct curl_header *found;
+    uint64_t pause = 0; /* Retry-After, in seconds */
     const char *error = t->error[0] ? t->error : curl_easy_strerror(result);
+    if (curl_easy_header(t->easy, "Retry-After", 0, CURLH_HEADER, -1, &found) != CURLHE_OK ||
+        !slice_u64(slice_text(found->value), UINT32_MAX, &pause))
+        pause = 0;
     curl_multi_remove_handle(multi, t->easy);
     if (t->watch->status == 401)
         directory_http_target_doubt(target);
-    kubernetes_watch_end(t->watch, result == CURLE_OK ? NULL : error, retry_after(t->easy), now);
+    kubernetes_watch_end(t->watch, result == CURLE_OK ? NULL : error, pause, now);
     drop_fields(t);
 }
 

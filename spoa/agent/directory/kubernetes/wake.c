@@ -6,6 +6,7 @@ static struct kubernetes_question *of(struct directory_question *q)
     return (struct kubernetes_question *)(void *)q;
 }
 
+/* Ends a question; the answer of a wake says nothing. */
 static void end_question(struct kubernetes_question *q)
 {
     directory_answer(&q->question, LOOKUP_UNAVAILABLE, NULL, 0);
@@ -16,7 +17,7 @@ void kubernetes_wake_ask(struct kubernetes_wake *w, struct directory_question *q
     directory_questions_put(&w->waiting, question);
 }
 
-/* Whoever lacks a right lacks it for all: told once. */
+/* Logs why a wake failed, but not the same reason twice in a row: a missing right is missing for all sandboxes. */
 static void complain(struct kubernetes_wake *w, struct slice key, const char *why)
 {
     struct fail what;
@@ -28,19 +29,16 @@ static void complain(struct kubernetes_wake *w, struct slice key, const char *wh
               LOG_TEXT("why", why));
 }
 
-static void give_up(struct kubernetes_wake *w, struct kubernetes_question *q, const char *why)
+/* Tries the wake again, or gives up if nobody waits for it any more. */
+static void try_later(struct kubernetes_wake *w, struct kubernetes_question *q, const char *why)
 {
+    if (directory_wake_again(&q->question))
+        return;
     complain(w, q->question.key, why);
     end_question(q);
 }
 
-static void try_later(struct kubernetes_wake *w, struct kubernetes_question *q, const char *why)
-{
-    if (!directory_wake_again(&q->question))
-        give_up(w, q, why);
-}
-
-/* False: there is nothing (any more) that can be woken. */
+/* Writes the path and finds the patch for a sandbox. Returns false if there is nothing (any more) that can be woken. */
 static bool find_path(const struct kubernetes_wake *w, struct slice key, struct writer *path,
                       const char **patch)
 {
@@ -60,6 +58,7 @@ static bool find_path(const struct kubernetes_wake *w, struct slice key, struct 
     return *patch && !path->full;
 }
 
+/* Sends the patch for a question. Returns false if no transfer was added; the question is ended or set aside then. */
 static bool begin(struct kubernetes_wake *w, size_t i, struct kubernetes_question *q)
 {
     char path[1024];
@@ -90,6 +89,7 @@ bool kubernetes_wake_step(struct kubernetes_wake *w)
     return begun;
 }
 
+/* Takes the answer of a call. A status that may be temporary is tried again. */
 static void end_call(struct kubernetes_wake *w, size_t i, CURLcode result)
 {
     struct kubernetes_question *q = w->calls[i].question;
@@ -125,12 +125,6 @@ bool kubernetes_wake_end(struct kubernetes_wake *w, const CURL *easy, CURLcode r
     return false;
 }
 
-static void end_all(struct directory_questions *all)
-{
-    for (struct directory_question *q; (q = directory_questions_take(all));)
-        end_question(of(q));
-}
-
 void kubernetes_wake_free(struct kubernetes_wake *w)
 {
     for (size_t i = 0; i < KUBERNETES_WAKES_MAX; i++) {
@@ -138,5 +132,6 @@ void kubernetes_wake_free(struct kubernetes_wake *w)
             end_question(w->calls[i].question);
         http_call_free(&w->calls[i].call, w->multi);
     }
-    end_all(&w->waiting);
+    for (struct directory_question *q; (q = directory_questions_take(&w->waiting));)
+        end_question(of(q));
 }

@@ -7,23 +7,22 @@
 #include "spoa/agent/directory/http_target.h"
 #include "spoa/agent/directory/kubernetes/json.h"
 
-#define DELAY_MIN (100 * MILLISECOND)
-#define DELAY_MAX (10 * SECOND)
-#define ASKED_MAX (30 * SECOND) /* that a server may ask us to stay away */
-/* seconds that a watch is asked for, and at most as many more by chance */
-#define WATCH_LEAST ((uint64_t)300)
-#define WATCH_MORE  ((uint64_t)60)
-#define WATCH_OVER  (30 * SECOND) /* beyond that it hangs */
-#define GOOD_AFTER  SECOND        /* a watch that lived this long was a good one */
-#define LIST_MOST   (1800 * SECOND)
-#define WHOLE_MOST  (120 * SECOND) /* until the first byte of a list in one piece */
-#define LOG_PAUSE   SECOND
-#define TOO_LARGE   "an event of its watch is over 2 MiB"
+#define DELAY_MIN  (100 * MILLISECOND)
+#define DELAY_MAX  (10 * SECOND)
+#define ASKED_MAX  (30 * SECOND)   /* maximum pause that a server may ask for */
+#define WATCH_MIN  ((uint64_t)300) /* minimum duration of a requested watch [s] */
+#define WATCH_MORE ((uint64_t)60)  /* random part of the duration, added to WATCH_MIN [s] */
+#define WATCH_OVER (30 * SECOND)   /* time over that duration after which a watch hangs */
+#define GOOD_AFTER SECOND          /* a watch that lived this long succeeded */
+#define LIST_MAX   (1800 * SECOND) /* maximum duration of a list */
+#define WHOLE_MAX  (120 * SECOND)  /* maximum time until the first byte of a list in one piece */
+#define LOG_PAUSE  SECOND          /* minimum time between two log lines about odd objects */
+#define TOO_LARGE  "an event of its watch is over 2 MiB"
 
 enum {
-    PAGE = 500,
-    PAGES_MOST = 40000, /* of one list */
-    REFUSALS_MOST = 3   /* answers of a watch that were none, until it is listed again */
+    PAGE = 500,        /* objects of a page */
+    PAGES_MAX = 40000, /* of one list */
+    REFUSALS_MAX = 3   /* refused watches in a row after which the objects are listed again */
 };
 
 static const struct kubernetes_resource *resource(const struct kubernetes_watch *w)
@@ -33,27 +32,19 @@ static const struct kubernetes_resource *resource(const struct kubernetes_watch 
 
 /* ---- objects ---- */
 
+/* Counts and logs an object that cannot be used. */
 static void log_odd(struct kubernetes_watch *w, const struct kubernetes_object *o, const char *why)
 {
     w->all->odd++;
     if (w->all->logged && w->last_byte < w->all->logged + LOG_PAUSE)
         return;
     w->all->logged = w->last_byte;
-    log_write(w->all->log, LOG_WARN, "directory: an object is of no use",
+    log_write(w->all->log, LOG_WARN, "directory: an object cannot be used",
               LOG_TEXT("resource", resource(w)->plural), LOG_SLICE("namespace", o->space),
               LOG_SLICE("name", o->name), LOG_TEXT("why", why));
 }
 
-/* Of an object of which only its name is known. */
-static enum kubernetes_reading be_unknown(enum kubernetes_reading reading, struct kubernetes_object *o,
-                                          struct fail *why)
-{
-    fail(why, "it is over 2 MiB");
-    o->record = (struct record){.state = RECORD_WAKING, .bare = true};
-    return reading == KUBERNETES_FOUND ? KUBERNETES_ODD : reading;
-}
-
-/* False: it may be any of those that are known. */
+/* Puts an object into the store. Returns false if its name is unknown, so that it may be any of the known objects. */
 static bool take_object(struct kubernetes_watch *w, struct slice text, bool too_large,
                         struct kubernetes_object *o)
 {
@@ -61,8 +52,12 @@ static bool take_object(struct kubernetes_watch *w, struct slice text, bool too_
     struct writer scratch = writer_of(all->scratch, sizeof all->scratch);
     struct fail why = {""};
     enum kubernetes_reading reading = kubernetes_object_read(w->sort, &all->slices, text, &scratch, o, &why);
-    if (too_large)
-        reading = be_unknown(reading, o, &why);
+    if (too_large) {
+        /* only the name was read, so the record has no more than a state */
+        fail(&why, "it is over 2 MiB");
+        o->record = (struct record){.state = RECORD_WAKING, .bare = true};
+        reading = reading == KUBERNETES_FOUND ? KUBERNETES_ODD : reading;
+    }
     if (reading == KUBERNETES_ODD || reading == KUBERNETES_UNREADABLE)
         log_odd(w, o, why.text);
     if (reading == KUBERNETES_UNREADABLE)
@@ -74,6 +69,7 @@ static bool take_object(struct kubernetes_watch *w, struct slice text, bool too_
     return true;
 }
 
+/* Remembers the version to continue from. */
 static void keep_version(struct kubernetes_watch *w, struct slice version)
 {
     if (version.len && version.len < sizeof w->at) {
@@ -82,6 +78,7 @@ static void keep_version(struct kubernetes_watch *w, struct slice version)
     }
 }
 
+/* Notes the first reason why the present answer is broken. */
 static void break_off(struct kubernetes_watch *w, const char *why)
 {
     if (!w->broken)
@@ -89,17 +86,7 @@ static void break_off(struct kubernetes_watch *w, const char *why)
     w->broken = true;
 }
 
-static void on_error_event(struct kubernetes_watch *w, struct slice status)
-{
-    char message[128];
-    unsigned code;
-    kubernetes_status_read(status, &code, message, sizeof message);
-    w->gone = w->gone || code == 410;
-    if (!w->broken)
-        fail(&w->odd, "its watch ended with an error (%u): %s", code, message);
-    w->broken = true;
-}
-
+/* Takes an event of a watch. */
 static void on_event(struct kubernetes_watch *w, struct slice text, bool too_large)
 {
     enum kubernetes_event event = KUBERNETES_ERROR;
@@ -110,8 +97,15 @@ static void on_event(struct kubernetes_watch *w, struct slice text, bool too_lar
     if (!kubernetes_event_read(text, &event, &object, &why))
         return break_off(w, too_large ? TOO_LARGE : why.text);
     w->all->events++;
-    if (event == KUBERNETES_ERROR)
-        return on_error_event(w, object);
+    if (event == KUBERNETES_ERROR) {
+        char message[128];
+        unsigned code;
+        struct fail ended;
+        kubernetes_status_read(object, &code, message, sizeof message);
+        w->gone = w->gone || code == 410;
+        fail(&ended, "its watch ended with an error (%u): %s", code, message);
+        return break_off(w, ended.text);
+    }
     bool named = event == KUBERNETES_PUT ? take_object(w, object, too_large, &o)
                                          : kubernetes_object_identify(object, &scratch, &o);
     if (event == KUBERNETES_GONE && named)
@@ -122,6 +116,7 @@ static void on_event(struct kubernetes_watch *w, struct slice text, bool too_lar
         break_off(w, too_large ? TOO_LARGE : "an event of its watch names no object");
 }
 
+/* Call-back of the stream: an object of a list, or an event. */
 static void on_object(void *context, struct slice text, bool too_large)
 {
     struct kubernetes_watch *w = context;
@@ -134,12 +129,13 @@ static void on_object(void *context, struct slice text, bool too_large)
         kubernetes_store_lose(w->all->store, w->source);
 }
 
+/* Call-back of the stream: another member of a list's document. */
 static void on_member(void *context, struct slice key, struct slice value)
 {
     struct kubernetes_watch *w = context;
     struct writer scratch = writer_of(w->all->scratch, sizeof w->all->scratch);
     struct slice one, text;
-    if (slice_is(key, "items") && slice_is(value, "null"))
+    if (slice_is(key, "items") && slice_is(value, "null")) /* an empty list */
         w->stream.has_items = true;
     if (!slice_is(key, "metadata"))
         return;
@@ -151,11 +147,11 @@ static void on_member(void *context, struct slice key, struct slice value)
         memcpy(w->next, text.at, text.len);
         w->next[text.len] = '\0';
     } else {
-        break_off(w, "its list goes on in a way that makes no sense");
+        break_off(w, "the `continue` of its list makes no sense");
     }
 }
 
-/* ---- what comes ---- */
+/* ---- answers ---- */
 
 void kubernetes_watch_head(struct kubernetes_watch *w, unsigned status, uint64_t now)
 {
@@ -169,27 +165,23 @@ void kubernetes_watch_head(struct kubernetes_watch *w, unsigned status, uint64_t
     w->refusals = 0;
 }
 
-/* Of an answer that is none, its beginning. */
-static bool keep_answer(struct kubernetes_watch *w, struct slice bytes)
-{
-    size_t room = sizeof w->answer - w->answer_len;
-    struct slice part = slice_sub(bytes, 0, room);
-    memcpy(w->answer + w->answer_len, part.at, part.len);
-    w->answer_len += part.len;
-    return bytes.len <= room;
-}
-
 bool kubernetes_watch_body(struct kubernetes_watch *w, struct slice bytes, uint64_t now)
 {
     w->last_byte = now;
-    if (w->status != 200)
-        return keep_answer(w, bytes);
+    if (w->status != 200) {
+        /* the beginning of an error's body is kept for its message */
+        size_t room = sizeof w->answer - w->answer_len;
+        struct slice part = slice_sub(bytes, 0, room);
+        memcpy(w->answer + w->answer_len, part.at, part.len);
+        w->answer_len += part.len;
+        return bytes.len <= room;
+    }
     if (!w->broken && !kubernetes_stream_feed(&w->stream, bytes, &w->odd))
         w->broken = true;
     return !w->broken;
 }
 
-/* ---- beginning ---- */
+/* ---- requests ---- */
 
 void kubernetes_path(struct writer *w, enum kubernetes_sort sort, size_t version, struct slice space)
 {
@@ -212,7 +204,7 @@ static void put_parameter(struct writer *w, const char *name, const char *value)
     directory_http_target_encode(w, slice_text(value));
 }
 
-/* What the resource, the label of EndpointSlices and the operator ask for. */
+/* Writes the label selector: that of the resource or the label of EndpointSlices, and the operator's. */
 static void put_selector(const struct kubernetes_watch *w, struct writer *to)
 {
     const char *own = w->sort == KUBERNETES_ENDPOINT_SLICES ? w->all->slices.label : resource(w)->selector;
@@ -225,18 +217,15 @@ static void put_selector(const struct kubernetes_watch *w, struct writer *to)
         }
 }
 
-/* By chance, so that agents that began together do not ask together. */
-static uint64_t watch_seconds(void)
-{
-    struct backoff chance = {.least = WATCH_MORE, .most = WATCH_MORE, .jitter = 100};
-    return WATCH_LEAST + backoff_next(&chance);
-}
-
+/* Writes the path and the query of the next request. */
 static void put_request(const struct kubernetes_watch *w, struct writer *to)
 {
     kubernetes_path(to, w->sort, w->version, slice_text(w->space));
     if (w->phase == KUBERNETES_WATCHING) {
-        writer_printf(to, "?watch=1&allowWatchBookmarks=true&timeoutSeconds=%" PRIu64, watch_seconds());
+        /* the duration has a random part, so that agents which began together do not ask together */
+        struct backoff chance = {.least = WATCH_MORE, .most = WATCH_MORE, .jitter = 100};
+        writer_printf(to, "?watch=1&allowWatchBookmarks=true&timeoutSeconds=%" PRIu64,
+                      WATCH_MIN + backoff_next(&chance));
         put_parameter(to, "&resourceVersion=", w->at);
     } else if (w->paged) {
         writer_printf(to, "?limit=%d", PAGE);
@@ -248,6 +237,7 @@ static void put_request(const struct kubernetes_watch *w, struct writer *to)
     put_selector(w, to);
 }
 
+/* Plans the next request. */
 static void plan(struct kubernetes_watch *w, uint64_t due)
 {
     w->phase = KUBERNETES_IDLE;
@@ -255,6 +245,7 @@ static void plan(struct kubernetes_watch *w, uint64_t due)
     w->due = due;
 }
 
+/* Notes a failure, and logs it unless it is the last one again. */
 static void note_failure(struct kubernetes_watch *w, const char *why)
 {
     w->failing = true;
@@ -264,23 +255,19 @@ static void note_failure(struct kubernetes_watch *w, const char *why)
     if (strcmp(w->told.text, w->why.text) == 0)
         return;
     w->told = w->why;
-    log_write(w->all->log, LOG_ERROR, "directory: the API server does not give what is needed",
+    log_write(w->all->log, LOG_ERROR, "directory: a request to the API server failed",
               LOG_TEXT("why", w->why.text));
 }
 
-static void begin_list(struct kubernetes_watch *w, uint64_t now)
-{
-    w->page[0] = '\0';
-    w->pages = 0;
-    w->list_begun = now;
-    kubernetes_store_list(w->all->store, w->source);
-}
-
+/* Prepares the next request. */
 static void begin(struct kubernetes_watch *w, uint64_t now)
 {
     w->phase = w->listed ? KUBERNETES_WATCHING : KUBERNETES_LISTING;
-    if (!w->listed && !w->page[0])
-        begin_list(w, now);
+    if (!w->listed && !w->page[0]) {
+        w->pages = 0;
+        w->list_begun = now;
+        kubernetes_store_list(w->all->store, w->source);
+    }
     if (!w->listed)
         w->at[0] = '\0';
     w->next[0] = w->odd.text[0] = '\0';
@@ -291,8 +278,9 @@ static void begin(struct kubernetes_watch *w, uint64_t now)
     kubernetes_stream_begin(&w->stream, w->listed ? KUBERNETES_WATCH : KUBERNETES_LIST);
 }
 
-/* ---- ending ---- */
+/* ---- the end of a request ---- */
 
+/* Returns the time of the next attempt after a failure. */
 static uint64_t later(struct kubernetes_watch *w, uint64_t retry_after, uint64_t now)
 {
     uint64_t step = backoff_next(&w->backoff);
@@ -301,7 +289,7 @@ static uint64_t later(struct kubernetes_watch *w, uint64_t retry_after, uint64_t
     return now + (pause > step ? pause : step);
 }
 
-/* Of an answer that is none. */
+/* Explains a status other than 200. */
 static void explain_status(struct kubernetes_watch *w, struct fail *why)
 {
     char message[128];
@@ -320,6 +308,7 @@ static void explain_status(struct kubernetes_watch *w, struct fail *why)
         fail(why, "status %u %s", w->status, message);
 }
 
+/* Explains the end of a request. */
 static void explain(struct kubernetes_watch *w, const char *error, struct fail *why)
 {
     if (w->odd.text[0])
@@ -330,12 +319,12 @@ static void explain(struct kubernetes_watch *w, const char *error, struct fail *
         fail(why, "%.200s", error ? error : "its answer is cut");
 }
 
-/* The whole list: what it has not named is gone. */
+/* Takes a complete list: objects that it has not named are removed. */
 static void finish_list(struct kubernetes_watch *w, uint64_t now)
 {
     bool room = kubernetes_store_listed(w->all->store, w->source);
     w->all->lists++;
-    w->twice = room && !w->twice; /* what had no room beside what is gone */
+    w->twice = room && !w->twice; /* objects that did not fit may fit now, beside those that remain */
     w->listed = !w->twice;
     w->listed_once = true;
     w->paged = true;
@@ -347,6 +336,7 @@ static void finish_list(struct kubernetes_watch *w, uint64_t now)
     plan(w, now);
 }
 
+/* Takes a failed list, and plans the next attempt. */
 static void fail_list(struct kubernetes_watch *w, const char *error, uint64_t retry_after, uint64_t now)
 {
     struct fail why;
@@ -354,7 +344,7 @@ static void fail_list(struct kubernetes_watch *w, const char *error, uint64_t re
     note_failure(w, why.text);
     w->all->lists_failed++;
     if (w->status == 410 && w->page[0])
-        w->paged = false; /* it took too long in pages */
+        w->paged = false; /* the pages took so long that the server has forgotten the list */
     if (w->status == 404 && resource(w)->versions[1])
         w->version = !w->version;
     w->page[0] = '\0';
@@ -367,7 +357,7 @@ static void end_list(struct kubernetes_watch *w, const char *error, uint64_t ret
                  w->stream.has_items && w->at[0];
     if (whole && w->next[0]) {
         bool again =
-            strcmp(w->next, w->page) == 0 || ++w->pages >= PAGES_MOST || now > w->list_begun + LIST_MOST;
+            strcmp(w->next, w->page) == 0 || ++w->pages >= PAGES_MAX || now > w->list_begun + LIST_MAX;
         memcpy(w->page, w->next, sizeof w->page);
         if (!again)
             return plan(w, now);
@@ -380,13 +370,7 @@ static void end_list(struct kubernetes_watch *w, const char *error, uint64_t ret
         fail_list(w, error, retry_after, now);
 }
 
-/* Many agents may be told at once to list again. */
-static uint64_t list_jitter(void)
-{
-    struct backoff chance = {.least = SECOND, .most = SECOND, .jitter = 100};
-    return backoff_next(&chance);
-}
-
+/* Takes the end of a watch: continues it, or lets the objects be listed first. */
 static void end_watch(struct kubernetes_watch *w, const char *error, uint64_t retry_after, uint64_t now)
 {
     bool open = w->open, lived = open && now > w->begun + GOOD_AFTER;
@@ -397,8 +381,8 @@ static void end_watch(struct kubernetes_watch *w, const char *error, uint64_t re
     explain(w, error, &why);
     bool refused = w->status >= 400 && w->status < 500 && w->status != 401 && w->status != 429;
     w->refusals += w->status >= 400;
-    bool again = w->broken || refused || w->refusals >= REFUSALS_MOST; /* it has to be listed again */
-    /* a list is dear: one for each watch that lives a while would be no less of a storm */
+    bool again = w->broken || refused || w->refusals >= REFUSALS_MAX; /* list again */
+    /* a list is expensive: a watch that only lives a short while must not reset the pause before the next list */
     if (lived && (!again || now > w->begun + DELAY_MAX))
         backoff_reset(&w->backoff);
     if ((w->broken && !w->gone) || (!open && w->status != 410))
@@ -408,7 +392,12 @@ static void end_watch(struct kubernetes_watch *w, const char *error, uint64_t re
         w->refusals = 0;
     }
     bool too_old = w->gone || w->status == 410;
-    plan(w, whole && lived && !again ? now : later(w, retry_after, now) + (too_old ? list_jitter() : 0));
+    if (whole && lived && !again)
+        return plan(w, now);
+    /* many agents may have to list again at once: the random part spreads them over a second */
+    struct backoff chance = {.least = SECOND, .most = SECOND, .jitter = 100};
+    uint64_t due = later(w, retry_after, now);
+    plan(w, too_old ? due + backoff_next(&chance) : due);
 }
 
 void kubernetes_watch_end(struct kubernetes_watch *w, const char *error, uint64_t retry_after, uint64_t now)
@@ -420,16 +409,16 @@ void kubernetes_watch_end(struct kubernetes_watch *w, const char *error, uint64_
     kubernetes_stream_free(&w->stream);
 }
 
-/* ---- time ---- */
+/* ---- timeouts ---- */
 
-/* When it hangs. */
+/* Returns when the present request hangs. */
 static uint64_t hangs_at(const struct kubernetes_watch *w)
 {
     if (w->open)
-        return w->begun + (WATCH_LEAST + WATCH_MORE) * SECOND + WATCH_OVER;
-    uint64_t patience = w->phase == KUBERNETES_LISTING && !w->paged ? WHOLE_MOST : w->all->timeout;
-    uint64_t silent = w->last_byte + patience, most = w->list_begun + LIST_MOST;
-    return w->phase == KUBERNETES_LISTING && most < silent ? most : silent;
+        return w->begun + (WATCH_MIN + WATCH_MORE) * SECOND + WATCH_OVER;
+    uint64_t patience = w->phase == KUBERNETES_LISTING && !w->paged ? WHOLE_MAX : w->all->timeout;
+    uint64_t silent = w->last_byte + patience, max = w->list_begun + LIST_MAX;
+    return w->phase == KUBERNETES_LISTING && max < silent ? max : silent;
 }
 
 enum kubernetes_step kubernetes_watch_step(struct kubernetes_watch *w, struct writer *path, uint64_t now)
