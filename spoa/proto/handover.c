@@ -337,7 +337,8 @@ static struct address unpack_ADDRESS(struct reader *r)
 {
     struct address value = {0};
     struct slice bytes = reader_take(r, sizeof value);
-    memcpy(&value, bytes.at, bytes.len);
+    if (bytes.len)
+        memcpy(&value, bytes.at, bytes.len);
     return value;
 }
 
@@ -346,15 +347,65 @@ static unsigned unpack_NAME(struct reader *r)
     return reader_u8(r);
 }
 
-struct handover handover_unpack(struct slice packed)
+static struct handover unpack(struct reader *r)
 {
     struct handover handover = handover_none();
-    struct reader r = reader_of(packed);
-    uint64_t present = reader_be(&r, 8);
+    uint64_t present = reader_be(r, 8);
 #define X(kind, field, key)                     \
     if (present & UINT64_C(1) << FIELD_##field) \
-        handover.field = unpack_##kind(&r);
+        handover.field = unpack_##kind(r);
     HANDOVER_FIELDS(X)
 #undef X
     return handover;
+}
+
+struct handover handover_unpack(struct slice packed)
+{
+    struct reader r = reader_of(packed);
+    return unpack(&r);
+}
+
+/* ---- what may be anything ---- */
+static bool may_be_TEXT(struct slice value, const char *const *names)
+{
+    (void)names;
+    return value.len <= UINT32_MAX;
+}
+
+static bool may_be_INT(int64_t value, const char *const *names)
+{
+    (void)names;
+    return value >= -1;
+}
+
+static bool may_be_BOOL(bool value, const char *const *names)
+{
+    (void)value, (void)names;
+    return true;
+}
+
+static bool may_be_ADDRESS(struct address value, const char *const *names)
+{
+    (void)names;
+    return value.family == 0 || value.family == 4 || value.family == 6;
+}
+
+static bool may_be_NAME(unsigned value, const char *const *names)
+{
+    unsigned count = 0;
+    while (names[count])
+        count++;
+    return value < count;
+}
+
+bool handover_is_packed(struct slice packed)
+{
+    struct reader r = reader_of(packed);
+    const struct handover handover = unpack(&r);
+    bool may_be = reader_done(&r);
+
+#define X(kind, field, key) may_be = may_be && may_be_##kind(handover.field, NAMES_##kind(field));
+    HANDOVER_FIELDS(X)
+#undef X
+    return may_be;
 }

@@ -142,5 +142,7 @@ enum { HANDOVER_PACKED_MAX = 512 };
 void handover_pack(const struct handover *handover, struct writer *w);
 /* Reads bytes that handover_pack has written. Texts point into `packed`. */
 struct handover handover_unpack(struct slice packed);
+/* Returns true if handover_pack may have written these bytes, which may be anything. */
+bool handover_is_packed(struct slice packed);
 
 #endif

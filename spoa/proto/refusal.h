@@ -50,6 +50,7 @@ enum refusal {
 #define X(name, status, retryable, after, sentence) REFUSAL_##name,
     REFUSALS(X)
 #undef X
+        REFUSAL_COUNT
 };
 
 struct refusal_info {

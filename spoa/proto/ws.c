@@ -427,22 +427,51 @@ size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct s
     return ws_encode_control(to, WS_CLOSE, writer_slice(&w), mask);
 }
 
-/* ---- image ---- */
-void ws_decoder_image(struct image *image, struct ws_decoder *d)
+/* ---- as an image ---- */
+static const struct image_field frame_fields[] = {
+    IMAGE_NUMBER(struct ws_frame, opcode, 15), /* of a frame that was bad: any */
+    IMAGE_FLAG(struct ws_frame, fin),          IMAGE_FLAG(struct ws_frame, masked),
+    IMAGE_BYTES(struct ws_frame, mask),        IMAGE_ANY(struct ws_frame, length),
+};
+static IMAGE_TABLE(frame_table, struct ws_frame, frame_fields);
+
+/* Writes the bytes of a head that is not whole. The bytes after them are of an earlier head, and no decoder reads them again. */
+static void image_head(struct image *image, void *object)
 {
-    IMAGE(image, d->frame.opcode, 15); /* a refused frame may have any opcode */
-    IMAGE_BOOL(image, d->frame.fin);
-    IMAGE_BOOL(image, d->frame.masked);
-    image_bytes(image, d->frame.mask, sizeof d->frame.mask);
-    IMAGE_U64(image, d->frame.length);
-    IMAGE(image, d->close_code, UINT16_MAX);
-    IMAGE(image, d->state, STATE_BAD);
-    IMAGE_BOOL(image, d->in_message);
-    image_bytes(image, d->head, sizeof d->head);
-    IMAGE(image, d->head_len, sizeof d->head - 1);
-    IMAGE_U64(image, d->offset);
-    image_check(image, d->offset <= d->frame.length);
-    image_check(image, d->state != STATE_CONTROL || (d->frame.length <= WS_CONTROL_MAX && d->offset == 0));
-    image_check(image, d->state != STATE_HEAD || d->head_len < head_len(d));
-    image_check(image, d->state != STATE_HEAD || d->head_len < 2 || !check_start(d));
+    struct ws_decoder *d = object;
+    uint64_t len = d->head_len;
+
+    if (!image_bit(image, len))
+        return;
+    image_number(image, &len, sizeof d->head - 1);
+    if (image->failed)
+        return;
+    d->head_len = (uint8_t)len;
+    image_bytes(image, d->head, len);
 }
+
+static bool holds(const void *object)
+{
+    const struct ws_decoder *d = object;
+
+    return d->offset <= d->frame.length &&
+           (d->state != STATE_CONTROL || (d->frame.length <= WS_CONTROL_MAX && d->offset == 0)) &&
+           (d->state != STATE_HEAD || d->head_len < head_len(d)) &&
+           (d->state != STATE_HEAD || d->head_len < 2 || !check_start(d));
+}
+
+static const struct image_field decoder_fields[] = {
+    IMAGE_PART(struct ws_decoder, frame, &frame_table),
+    IMAGE_DERIVED(struct ws_decoder, whole), /* the owner sets it */
+    IMAGE_NUMBER(struct ws_decoder, sender, WS_SERVER),
+    IMAGE_ANY(struct ws_decoder, close_code),
+    IMAGE_DERIVED(struct ws_decoder, control), /* one that collects in the owner's memory has no image */
+    IMAGE_ANEW(struct ws_decoder, why),        /* it is only read right after its event */
+    IMAGE_ANY(struct ws_decoder, offset),
+    IMAGE_NUMBER(struct ws_decoder, state, STATE_BAD),
+    IMAGE_BY(struct ws_decoder, head_len, image_head),
+    IMAGE_FLAG(struct ws_decoder, in_message),
+    IMAGE_DERIVED(struct ws_decoder, collects),
+    IMAGE_DERIVED(struct ws_decoder, head), /* by head_len */
+};
+IMAGE_TABLE(ws_decoder_table, struct ws_decoder, decoder_fields, .holds = holds);

@@ -153,7 +153,7 @@ size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode
 size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct slice reason,
                        const uint8_t *mask);
 
-/* Writes or reads the decoder's state between two calls of ws_decode. `sender`, `whole` and `why` are not part of the image. */
-void ws_decoder_image(struct image *image, struct ws_decoder *d);
+/* For a decoder that lives between two calls of ws_decode. Its owner sets `whole`. */
+extern const struct image_table ws_decoder_table;
 
 #endif

@@ -2,15 +2,18 @@
 /*
  * What a neighbour process says of a tunnel: the image of one that lives, spoiled anywhere. Four bytes of the input choose the
  * tunnel, then each five are an offset (two bytes), how to spoil what is there (a byte, a bit, a whole number, a cut) and with
- * what. Whatever is loaded lives on
+ * what. Or all behind the image's version and time is the input itself. Whatever is loaded lives on
  * for a while: nothing it says may touch memory that is not its own. What it forwards then is nonsense, which is allowed.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/relay/tunnel_world.h"
 
+enum { HEAD = 1 + 3 /* bytes: a version, a time of 1,000 seconds or so */ };
+
 struct spoiling {
     const uint8_t *data;
     size_t size;
+    bool all;
 };
 
 static void spoil(struct buffer *image, void *context)
@@ -19,6 +22,11 @@ static void spoil(struct buffer *image, void *context)
     size_t len = buffer_len(image);
     uint8_t *at = image->memory + image->start;
 
+    if (s->all) {
+        buffer_cut(image, HEAD);
+        CHECK(buffer_put(image, slice_of(s->data, s->size)));
+        return;
+    }
     for (size_t i = 0; i + 5 <= s->size; i += 5) {
         size_t place = ((size_t)s->data[i] << 8 | s->data[i + 1]) * (s->data[i + 2] % 8 + 1u) % len;
         if (s->data[i + 2] & 0x20) /* small, or almost 2^64 */
@@ -111,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[2] & 8)
         talks(&w, 2);
     if (w.t.state != TUNNEL_ended) {
-        struct spoiling spoiling = {data + 4, size - 4};
+        struct spoiling spoiling = {data + 4, size - 4, data[3] & 32};
         world_hands_over(&w, spoil, &spoiling);
     }
     w.ears[CLIENT].room = w.ears[WORKER].room = SIZE_MAX;

@@ -1,93 +1,439 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/base/bytes/image.h"
 
-#include "spoa/base/bytes/writer.h"
+#include <stdlib.h>
 
-#define ABSENT UINT64_MAX /* length of a text that is not there */
+enum { VARINT_MAX = 10 /* bytes */, VARINT_BITS = 7, VARINT_MORE = 1 << VARINT_BITS };
 
-struct image image_to(struct buffer *to)
-{
-    return (struct image){.to = to};
-}
-
-struct image image_from(struct slice bytes)
-{
-    return (struct image){.from = reader_of(bytes)};
-}
-
-bool image_done(const struct image *image)
-{
-    return !image->failed && (image->to || reader_done(&image->from));
-}
-
+/* ---- bytes ---- */
 void image_check(struct image *image, bool holds)
 {
     image->failed = image->failed || !holds;
 }
 
-static void put(struct image *image, struct slice bytes)
+static void put(struct image *image, const void *bytes, size_t len)
 {
-    image_check(image, image->failed || buffer_put(image->to, bytes));
+    image_check(image, image->failed || buffer_put(image->to, slice_of(bytes, len)));
 }
 
-void image_number(struct image *image, uint64_t *number, uint64_t most)
+struct slice image_take(struct image *image, size_t len)
 {
-    uint8_t bytes[8];
-    struct writer w = writer_of(bytes, sizeof bytes);
+    struct slice taken = reader_take(&image->from, len);
 
+    image_check(image, !image->from.failed);
+    return image->failed ? slice_of(NULL, 0) : taken;
+}
+
+/* The byte of these bits stands in front of what they tell of, so it is written before they are known. */
+static void begin_bits(struct image *image)
+{
+    image->bits_left = 8;
     if (image->to) {
-        writer_be(&w, *number, 8);
-        put(image, writer_slice(&w));
+        image->bits_at = buffer_len(image->to);
+        put(image, "", 1);
         return;
     }
-    uint64_t read = reader_be(&image->from, 8);
-    image_check(image, !image->from.failed && read <= most);
-    if (!image->failed)
-        *number = read;
+    struct slice byte = image_take(image, 1);
+    image->bits = byte.len ? byte.at[0] : 0;
+}
+
+bool image_bit(struct image *image, bool set)
+{
+    if (!image->bits_left)
+        begin_bits(image);
+    if (image->failed)
+        return false;
+    image->bits_left--;
+    if (!image->to)
+        return image->bits >> image->bits_left & 1;
+    if (set)
+        image->to->memory[image->to->start + image->bits_at] |= (uint8_t)(1u << image->bits_left);
+    return set;
+}
+
+static void put_varint(struct image *image, uint64_t value)
+{
+    uint8_t bytes[VARINT_MAX];
+    size_t len = 0;
+
+    for (; value >= VARINT_MORE; value >>= VARINT_BITS)
+        bytes[len++] = (uint8_t)(value | VARINT_MORE);
+    bytes[len++] = (uint8_t)value;
+    put(image, bytes, len);
+}
+
+static uint64_t take_varint(struct image *image)
+{
+    uint64_t value = 0;
+
+    for (unsigned i = 0; i < VARINT_MAX; i++) {
+        struct slice byte = image_take(image, 1);
+        if (!byte.len)
+            return 0;
+        value |= (uint64_t)(byte.at[0] & (VARINT_MORE - 1)) << (VARINT_BITS * i);
+        if (byte.at[0] < VARINT_MORE)
+            return value;
+    }
+    image_check(image, false);
+    return 0;
+}
+
+/* Small numbers of either sign become small ones without. */
+static uint64_t fold_sign(uint64_t value)
+{
+    return value << 1 ^ (value >> 63 ? UINT64_MAX : 0);
+}
+
+static uint64_t unfold_sign(uint64_t value)
+{
+    return value >> 1 ^ (value & 1 ? UINT64_MAX : 0);
+}
+
+/* ---- a whole image ---- */
+enum { UNIT = 1024 /* us, of the image's time */ };
+
+struct image image_to(struct buffer *to, unsigned version, uint64_t now)
+{
+    struct image image = {.to = to, .times = {now & ~(uint64_t)(UNIT - 1), now & ~(uint64_t)(UNIT - 1)}};
+
+    put_varint(&image, version);
+    put_varint(&image, now / UNIT);
+    return image;
+}
+
+struct image image_from(struct slice bytes, unsigned version, uint64_t now)
+{
+    struct image image = {.from = reader_of(bytes)};
+
+    image_check(&image, take_varint(&image) == version);
+    uint64_t written = take_varint(&image);
+    image_check(&image, written <= UINT64_MAX / UNIT);
+    written *= UNIT;
+    image.times[0] = image.times[1] = written < now ? written : now;
+    return image;
+}
+
+void image_keep(struct image *image, void **kept, size_t max)
+{
+    image->kept = kept;
+    image->kept_max = max;
+}
+
+bool image_done(const struct image *image)
+{
+    bool kept = !image->kept || image->to || image->kept_count == image->kept_max;
+    return !image->failed && kept && (image->to || reader_done(&image->from));
+}
+
+/* ---- what tables say ---- */
+void image_number(struct image *image, uint64_t *number, uint64_t max)
+{
+    if (image->to) {
+        image_check(image, *number <= max);
+        put_varint(image, *number);
+        return;
+    }
+    *number = take_varint(image);
+    image_check(image, *number <= max);
 }
 
 void image_bytes(struct image *image, void *bytes, size_t len)
 {
     if (image->to) {
-        put(image, slice_of(bytes, len));
+        put(image, bytes, len);
         return;
     }
-    struct slice read = reader_take(&image->from, len);
-    image_check(image, !image->from.failed);
-    if (!image->failed && len)
-        memcpy(bytes, read.at, len);
+    struct slice read = image_take(image, len);
+    if (read.len)
+        memcpy(bytes, read.at, read.len);
 }
 
-void image_text(struct image *image, struct slice *text)
+/* Writes a pointer beside the image, or reads it from there. */
+static void keep_memory(struct image *image, void **memory)
 {
-    uint64_t len = slice_present(*text) ? text->len : ABSENT;
-
-    image_number(image, &len, ABSENT);
-    if (image->failed || len == ABSENT) {
-        if (!image->to)
-            *text = slice_text(NULL);
-        return;
-    }
-    if (image->to) {
-        put(image, *text);
-        return;
-    }
-    *text = reader_take(&image->from, len);
-    image_check(image, !image->from.failed);
-}
-
-void image_buffer(struct image *image, struct buffer *buffer)
-{
-    struct slice held = buffer_slice(buffer);
-    uint64_t len = held.len;
-
-    image_number(image, &len, buffer->limit);
+    image_check(image, image->kept_count < image->kept_max);
     if (image->failed)
         return;
-    if (image->to) {
-        put(image, held);
+    if (image->to)
+        image->kept[image->kept_count] = *memory;
+    else
+        *memory = image->kept[image->kept_count];
+    image->kept_count++;
+}
+
+void image_memory(struct image *image, void **memory, size_t size, size_t used)
+{
+    if (!image_bit(image, *memory))
+        return;
+    if (image->kept) {
+        keep_memory(image, memory);
         return;
     }
-    struct slice read = reader_take(&image->from, len);
-    image_check(image, !image->from.failed && (!read.len || buffer_put(buffer, read)));
+    if (!image->to) {
+        image_check(image, used <= image->from.rest.len);
+        *memory = image->failed ? NULL : calloc(1, size ? size : 1);
+        image_check(image, *memory != NULL);
+    }
+    if (!image->failed)
+        image_bytes(image, *memory, used < size ? used : size);
+}
+
+static uint64_t load(const void *at, size_t size)
+{
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+
+    switch (size) {
+    case sizeof u8:
+        memcpy(&u8, at, size);
+        return u8;
+    case sizeof u16:
+        memcpy(&u16, at, size);
+        return u16;
+    case sizeof u32:
+        memcpy(&u32, at, size);
+        return u32;
+    default:
+        memcpy(&u64, at, sizeof u64);
+        return u64;
+    }
+}
+
+static void store(void *at, uint64_t value, size_t size)
+{
+    uint8_t u8 = (uint8_t)value;
+    uint16_t u16 = (uint16_t)value;
+    uint32_t u32 = (uint32_t)value;
+
+    switch (size) {
+    case sizeof u8:
+        memcpy(at, &u8, size);
+        break;
+    case sizeof u16:
+        memcpy(at, &u16, size);
+        break;
+    case sizeof u32:
+        memcpy(at, &u32, size);
+        break;
+    default:
+        memcpy(at, &value, sizeof value);
+    }
+}
+
+/* A number that is usually `usual`, and takes a bit then. */
+static void image_usual(struct image *image, uint64_t *number, uint64_t max, uint64_t usual)
+{
+    uint64_t differs = image->to ? *number ^ usual : 0;
+
+    image_check(image, !image->to || *number <= max);
+    if (image_bit(image, differs)) {
+        if (max == 1)
+            differs = 1;
+        else
+            image_number(image, &differs, UINT64_MAX);
+    }
+    if (image->to)
+        return;
+    *number = differs ^ usual;
+    image_check(image, *number <= max);
+}
+
+static void image_unsigned(struct image *image, const struct image_field *field, void *at)
+{
+    uint64_t value = image->to ? load(at, field->size) : 0;
+
+    image_usual(image, &value, field->max, field->usual);
+    if (!image->to && !image->failed)
+        store(at, value, field->size);
+}
+
+static void image_signed(struct image *image, void *at)
+{
+    uint64_t value = image->to ? fold_sign(load(at, sizeof value)) : 0;
+
+    if (image_bit(image, value))
+        image_number(image, &value, UINT64_MAX);
+    value = unfold_sign(value);
+    if (!image->to)
+        memcpy(at, &value, sizeof value);
+}
+
+/* Most times of an object are close to one of the two that were written before them. */
+enum { FAR = 1 << 16 /* us: such a time begins another group */ };
+
+static uint64_t span(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static void note_time(struct image *image, unsigned which, uint64_t time)
+{
+    if (which || span(time, image->times[0]) > FAR)
+        image->times[1] = image->times[0];
+    image->times[0] = time;
+}
+
+/* UINT64_MAX is written as 0, any other time as its distance from one of those two, one more, and a bit for which. */
+static uint64_t encode_time(struct image *image, uint64_t time)
+{
+    unsigned which = span(time, image->times[1]) < span(time, image->times[0]);
+    uint64_t distance = fold_sign(time - image->times[which]);
+
+    if (time == UINT64_MAX)
+        return 0;
+    image_check(image, distance < UINT64_MAX >> 1);
+    note_time(image, which, time);
+    return (distance << 1 | which) + 1;
+}
+
+static uint64_t decode_time(struct image *image, uint64_t written)
+{
+    if (!written)
+        return UINT64_MAX;
+    unsigned which = (written - 1) & 1;
+    uint64_t time = image->times[which] + unfold_sign((written - 1) >> 1);
+    note_time(image, which, time);
+    return time;
+}
+
+static void image_time(struct image *image, void *at)
+{
+    uint64_t time = image->to ? load(at, sizeof time) : 0;
+    uint64_t written = image->to && time ? encode_time(image, time) : 0;
+    bool set = image_bit(image, time);
+
+    if (set)
+        image_number(image, &written, UINT64_MAX);
+    if (image->to || image->failed)
+        return;
+    time = set ? decode_time(image, written) : 0;
+    memcpy(at, &time, sizeof time);
+}
+
+static void image_array(struct image *image, uint8_t *at, size_t size)
+{
+    uint64_t len = image->to ? size : 0;
+
+    while (len && !at[len - 1])
+        len--;
+    if (!image->to)
+        memset(at, 0, size);
+    if (!image_bit(image, len))
+        return;
+    image_number(image, &len, size);
+    if (!image->failed)
+        image_bytes(image, at, len);
+}
+
+static void image_owned(struct image *image, const struct image_table *table, void **at)
+{
+    if (image->kept || image->to) {
+        if (!image_bit(image, *at))
+            return;
+        if (image->kept)
+            keep_memory(image, at);
+        else
+            image_part(image, table, *at);
+        return;
+    }
+    if (!image_bit(image, false))
+        return;
+    *at = calloc(1, table->size);
+    image_check(image, *at != NULL);
+    if (*at)
+        image_part(image, table, *at);
+}
+
+/* What the memory of a buffer holds; where it stands in its memory counts only if that stays where it is. */
+static void image_held(struct image *image, struct buffer *b)
+{
+    void *memory = b->memory;
+    uint64_t start = b->start, len = buffer_len(b), size = b->size;
+
+    if (image->kept) {
+        keep_memory(image, &memory);
+        image_number(image, &size, UINT32_MAX);
+        image_number(image, &start, size);
+        image_number(image, &len, size - start);
+    } else {
+        image_number(image, &len, b->limit);
+        if (image->failed)
+            return;
+        if (image->to) {
+            put(image, b->memory + b->start, len);
+            return;
+        }
+        struct slice read = image_take(image, len);
+        memory = read.len ? malloc(read.len) : NULL;
+        image_check(image, memory != NULL);
+        if (memory)
+            memcpy(memory, read.at, read.len);
+        start = 0;
+        size = len;
+    }
+    if (image->to || image->failed)
+        return;
+    *b = (struct buffer){memory, (uint32_t)start, (uint32_t)(start + len), (uint32_t)size, b->limit};
+}
+
+static void image_buffer(struct image *image, struct buffer *b, const struct image_field *field)
+{
+    uint64_t limit = field->max ? field->max : b->limit;
+
+    if (!field->max)
+        image_usual(image, &limit, BUFFER_LIMIT_MAX, field->usual);
+    if (!image->to)
+        *b = buffer_with_limit(image->failed ? 0 : limit);
+    if (image_bit(image, image->kept ? b->memory != NULL : buffer_len(b) > 0))
+        image_held(image, b);
+}
+
+static void image_element(struct image *image, const struct image_field *field, void *at)
+{
+    switch (field->kind) {
+    case IMAGE_IS_NUMBER:
+        image_unsigned(image, field, at);
+        break;
+    case IMAGE_IS_SIGNED:
+        image_signed(image, at);
+        break;
+    case IMAGE_IS_TIME:
+        image_time(image, at);
+        break;
+    case IMAGE_IS_BYTES:
+        image_array(image, at, field->size);
+        break;
+    case IMAGE_IS_PART:
+        image_part(image, field->table, at);
+        break;
+    case IMAGE_IS_OWNED:
+        image_owned(image, field->table, at);
+        break;
+    case IMAGE_IS_BUFFER:
+        image_buffer(image, at, field);
+        break;
+    case IMAGE_IS_BY:
+    case IMAGE_IS_DERIVED:
+    case IMAGE_IS_ANEW:
+        break;
+    }
+}
+
+void image_part(struct image *image, const struct image_table *table, void *object)
+{
+    for (size_t i = 0; i < table->count && !image->failed; i++) {
+        const struct image_field *field = &table->fields[i];
+        if (field->kind == IMAGE_IS_BY)
+            field->by(image, object);
+        for (size_t k = 0; k < field->count && !image->failed; k++)
+            image_element(image, field, (uint8_t *)object + field->offset + k * field->size);
+    }
+    if (image->failed)
+        return;
+    if (!image->to && table->derive)
+        table->derive(object);
+    if (!image->kept && table->holds)
+        image_check(image, table->holds(object));
 }

@@ -223,27 +223,35 @@ void leg_read(struct leg *leg, bool on, uint64_t now)
 }
 
 /* ---- as an image ---- */
-void leg_image(struct image *image, struct leg *leg)
+static void derive(void *object)
 {
-    ws_decoder_image(image, &leg->in);
-    image_buffer(image, &leg->partial);
-    send_queue_image(image, &leg->out);
-    IMAGE_U64(image, leg->bytes_in);
-    IMAGE_U64(image, leg->bytes_out);
-    IMAGE_U64(image, leg->data);
-    IMAGE_U64(image, leg->read);
-    IMAGE_U64(image, leg->asked);
-    IMAGE_U64(image, leg->asked_at);
-    IMAGE_U64(image, leg->message_len);
-    IMAGE_U64(image, leg->heard);
-    IMAGE_U64(image, leg->pinged);
-    IMAGE_U64(image, leg->progress);
-    IMAGE(image, leg->pings, UINT32_MAX);
-    IMAGE(image, leg->mark, UINT32_MAX);
-    IMAGE(image, leg->message_in, WS_BINARY);
-    IMAGE(image, leg->message_out, WS_BINARY);
-    IMAGE_BOOL(image, leg->reading);
-    IMAGE_BOOL(image, leg->close_in);
-    IMAGE_BOOL(image, leg->close_out);
-    IMAGE_BOOL(image, leg->cut);
+    struct leg *leg = object;
+    leg->in.whole = LEG_FRAME_WHOLE;
 }
+
+static const struct image_field fields[] = {
+    IMAGE_ANY(struct leg, bytes_in),
+    IMAGE_ANY(struct leg, bytes_out),
+    IMAGE_ANY(struct leg, data),
+    IMAGE_ANY(struct leg, message_len),
+    IMAGE_TIME(struct leg, heard),
+    IMAGE_TIME(struct leg, pinged),
+    IMAGE_TIME(struct leg, progress),
+    IMAGE_NUMBER(struct leg, message_in, WS_BINARY),
+    IMAGE_NUMBER(struct leg, message_out, WS_BINARY),
+    IMAGE_FLAG(struct leg, reading),
+    IMAGE_FLAG(struct leg, pours),
+    IMAGE_FLAG(struct leg, close_in),
+    IMAGE_FLAG(struct leg, close_out),
+    IMAGE_FLAG(struct leg, cut),
+    IMAGE_ANY(struct leg, dropped),
+    IMAGE_ANY(struct leg, read),
+    IMAGE_ANY(struct leg, asked),
+    IMAGE_TIME(struct leg, asked_at),
+    IMAGE_PART(struct leg, in, &ws_decoder_table),
+    IMAGE_BUFFER(struct leg, partial, LEG_FRAME_WHOLE),
+    IMAGE_PART(struct leg, out, &send_queue_table),
+    IMAGE_ANY(struct leg, pings),
+    IMAGE_ANY(struct leg, mark),
+};
+IMAGE_TABLE(leg_table, struct leg, fields, .derive = derive);

@@ -111,7 +111,6 @@ static inline uint64_t leg_announced(const struct leg *leg)
     return rest > leg->dropped ? rest - leg->dropped : 0;
 }
 
-/* Into one of leg_of. */
-void leg_image(struct image *image, struct leg *leg);
+extern const struct image_table leg_table;
 
 #endif

@@ -27,9 +27,15 @@ bool pings_take(struct pings *pings, uint8_t payload[static PINGS_PAYLOAD_MAX], 
     return true;
 }
 
-void pings_image(struct image *image, struct pings *pings)
+static bool holds(const void *object)
 {
-    IMAGE_BOOL(image, pings->open);
-    IMAGE(image, pings->len, pings->open ? PINGS_PAYLOAD_MAX : 0);
-    image_bytes(image, pings->payload, pings->len);
+    const struct pings *pings = object;
+    return pings->open ? pings->len <= PINGS_PAYLOAD_MAX : !pings->len;
 }
+
+static const struct image_field fields[] = {
+    IMAGE_FLAG(struct pings, open),
+    IMAGE_ANY(struct pings, len),
+    IMAGE_BYTES(struct pings, payload),
+};
+IMAGE_TABLE(pings_table, struct pings, fields, .holds = holds);

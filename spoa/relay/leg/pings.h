@@ -25,6 +25,6 @@ void pings_answered(struct pings *pings, struct slice payload);
 /* Moves the payload of the open Ping to `payload`. Returns false if no Ping is open. */
 bool pings_take(struct pings *pings, uint8_t payload[static PINGS_PAYLOAD_MAX], size_t *len);
 
-void pings_image(struct image *image, struct pings *pings);
+extern const struct image_table pings_table;
 
 #endif

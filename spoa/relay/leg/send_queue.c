@@ -290,12 +290,42 @@ bool send_queue_salvage(struct send_queue *queue)
 }
 
 /* ---- as an image ---- */
-void send_queue_image(struct image *image, struct send_queue *queue)
+enum { USUAL_LIMIT = (256 << 10) + 147456 /* the default of relay.buffer, and LEG_SLACK */ };
+
+/* The host's pipe stays in its process. */
+static void image_parts(struct image *image, void *object)
 {
-    image_check(image, !queue->unseen);
-    image_buffer(image, &queue->frames);
-    IMAGE(image, queue->sent, buffer_len(&queue->frames));
-    IMAGE(image, queue->controls, buffer_len(&queue->frames));
-    IMAGE(image, queue->message, WS_BINARY);
-    IMAGE_BOOL(image, queue->keeps);
+    struct send_queue *queue = object;
+    uint64_t count = queue->part_count;
+
+    if (!image->kept || !image_bit(image, count))
+        return;
+    image_number(image, &count, SEND_QUEUE_PARTS);
+    for (size_t i = 0; i < count && !image->failed; i++) {
+        uint64_t payload = queue->parts[i].payload, start = queue->parts[i].start;
+        image_number(image, &payload, UINT32_MAX);
+        image_number(image, &start, UINT8_MAX);
+        queue->parts[i] = (struct send_queue_part){(uint32_t)payload, (uint8_t)start};
+    }
+    queue->part_count = image->failed ? 0 : (uint8_t)count;
 }
+
+static bool holds(const void *object)
+{
+    const struct send_queue *queue = object;
+    size_t len = buffer_len(&queue->frames);
+
+    return !queue->unseen && queue->sent <= len && queue->controls <= len;
+}
+
+static const struct image_field fields[] = {
+    IMAGE_BUFFER_USUALLY(struct send_queue, frames, USUAL_LIMIT),
+    IMAGE_NUMBER(struct send_queue, sent, UINT32_MAX),
+    IMAGE_NUMBER(struct send_queue, unseen, UINT32_MAX), /* for another process, forward_gather comes first */
+    IMAGE_NUMBER(struct send_queue, controls, UINT32_MAX),
+    IMAGE_NUMBER(struct send_queue, message, WS_BINARY),
+    IMAGE_FLAG(struct send_queue, keeps),
+    IMAGE_BY(struct send_queue, part_count, image_parts),
+    IMAGE_DERIVED(struct send_queue, parts), /* by image_parts */
+};
+IMAGE_TABLE(send_queue_table, struct send_queue, fields, .holds = holds);

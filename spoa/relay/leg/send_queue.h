@@ -94,6 +94,7 @@ void send_queue_trim(struct send_queue *queue);
  * False: nothing is left of a message. */
 bool send_queue_salvage(struct send_queue *queue);
 
-void send_queue_image(struct image *image, struct send_queue *queue);
+/* Nothing of it is in the pipe. */
+extern const struct image_table send_queue_table;
 
 #endif

@@ -153,8 +153,8 @@ struct adapter {
     uint64_t (*progress)(const void *state);
     /* Bytes of memory beyond the state's own. */
     size_t (*held)(const void *state);
-    /* Into one that was started for the same session. */
-    void (*image)(struct image *image, void *state);
+    /* How the state is written out; NULL: there is none. */
+    const struct image_table *image;
     /* Frees what state holds, but not state. */
     void (*end)(void *state);
     const struct adapter_numbers *numbers;

@@ -287,36 +287,43 @@ static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
     return put_pong(payload, CELL_RESUME_END, c->sent + 1);
 }
 
-static void image_state(struct image *image, void *state)
+/* ---- as an image ---- */
+static bool holds(const void *state)
 {
-    struct cell *c = state;
+    const struct cell *c = state;
 
-    image_bytes(image, c->id, sizeof c->id);
     for (size_t i = 0; i < sizeof c->id; i++)
-        image_check(image, strchr(digits, c->id[i]) && c->id[i]); /* it stands in a head */
-    IMAGE_U64(image, c->attempt);
-    IMAGE_U64(image, c->leg_attempt);
-    IMAGE_BOOL(image, c->known);
-    IMAGE(image, c->window, c->buffer);
-    IMAGE_U64(image, c->received);
-    IMAGE_U64(image, c->requested);
-    IMAGE_U64(image, c->told);
-    IMAGE_U64(image, c->told_bytes);
-    IMAGE_U64(image, c->since);
-    IMAGE_U64(image, c->repeated);
-    IMAGE_U64(image, c->passed);
-    IMAGE_U64(image, c->at);
-    IMAGE(image, c->opcode, WS_BINARY);
-    IMAGE_BOOL(image, c->open);
-    IMAGE_BOOL(image, c->end_marked);
-    IMAGE_U64(image, c->sent);
-    IMAGE_U64(image, c->acknowledged);
-    IMAGE_U64(image, c->cost);
-    IMAGE_BOOL(image, c->left);
-    IMAGE_U64(image, c->answer_recv);
-    IMAGE_U64(image, c->answer_next);
-    image_check(image, c->acknowledged <= c->sent);
+        if (!c->id[i] || !strchr(digits, c->id[i])) /* it stands in a head */
+            return false;
+    return c->window <= c->buffer && c->acknowledged <= c->sent;
 }
+
+static const struct image_field fields[] = {
+    IMAGE_BYTES(struct cell, id),
+    IMAGE_ANY(struct cell, attempt),
+    IMAGE_ANY(struct cell, leg_attempt),
+    IMAGE_FLAG(struct cell, known),
+    IMAGE_USUALLY(struct cell, buffer, BUFFER_LIMIT_MAX, 256 << 10),
+    IMAGE_USUALLY(struct cell, window, BUFFER_LIMIT_MAX, 256 << 10),
+    IMAGE_ANY(struct cell, received),
+    IMAGE_ANY(struct cell, requested),
+    IMAGE_ANY(struct cell, told),
+    IMAGE_ANY(struct cell, told_bytes),
+    IMAGE_TIME(struct cell, since),
+    IMAGE_ANY(struct cell, repeated),
+    IMAGE_ANY(struct cell, passed),
+    IMAGE_ANY(struct cell, at),
+    IMAGE_NUMBER(struct cell, opcode, WS_BINARY),
+    IMAGE_FLAG(struct cell, open),
+    IMAGE_FLAG(struct cell, end_marked),
+    IMAGE_ANY(struct cell, sent),
+    IMAGE_ANY(struct cell, acknowledged),
+    IMAGE_ANY(struct cell, cost),
+    IMAGE_FLAG(struct cell, left),
+    IMAGE_ANY(struct cell, answer_recv),
+    IMAGE_ANY(struct cell, answer_next),
+};
+static IMAGE_TABLE(table, struct cell, fields, .holds = holds);
 
 static const struct adapter_numbers numbers = {
     .is_own = cell_resume_is_own,
@@ -335,7 +342,7 @@ const struct adapter adapter_cell = {
     .exact = true,
     .overlap = true,
     .state_len = sizeof(struct cell),
-    .image = image_state,
+    .image = &table,
     .start = start,
     .request = request,
     .answered = answered,

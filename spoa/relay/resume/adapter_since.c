@@ -340,30 +340,25 @@ static bool may_end(const void *state)
     return !s->text;
 }
 
-static void image_state(struct image *image, void *state)
+/* ---- as an image ---- */
+static bool holds(const void *state)
 {
-    struct since *s = state;
-
-    IMAGE_U64(image, s->delivered); /* output goes on behind the last offset that a worker may say */
-    IMAGE_U64(image, s->requested);
-    IMAGE_U64(image, s->position);
-    IMAGE_U64(image, s->asked);
-    IMAGE_BOOL(image, s->pipes);
-    IMAGE_BOOL(image, s->viewer);
-    IMAGE_BOOL(image, s->resumed);
-    IMAGE_BOOL(image, s->unresolved);
-    IMAGE_BOOL(image, s->connected);
-    IMAGE_BOOL(image, s->swallow);
-    IMAGE_BOOL(image, s->torn);
-    IMAGE_BOOL(image, s->restarted);
-    IMAGE(image, s->tag, UINT8_MAX);
-    IMAGE_BOOL(image, s->text);
-    IMAGE_BOOL(image, s->inside);
-    IMAGE_BOOL(image, s->begun);
-    IMAGE_BOOL(image, s->absurd);
-    image_bytes(image, s->head, sizeof s->head);
-    IMAGE(image, s->head_len, sizeof s->head);
+    return ((const struct since *)state)->head_len <= HEAD_LEN;
 }
+
+static const struct image_field fields[] = {
+    IMAGE_ANY(struct since, delivered), /* output goes on behind the last offset that a worker may say */
+    IMAGE_ANY(struct since, requested),   IMAGE_ANY(struct since, position),
+    IMAGE_ANY(struct since, asked),       IMAGE_FLAG(struct since, pipes),
+    IMAGE_FLAG(struct since, viewer),     IMAGE_FLAG(struct since, resumed),
+    IMAGE_FLAG(struct since, unresolved), IMAGE_FLAG(struct since, connected),
+    IMAGE_FLAG(struct since, swallow),    IMAGE_FLAG(struct since, torn),
+    IMAGE_FLAG(struct since, restarted),  IMAGE_ANY(struct since, tag),
+    IMAGE_FLAG(struct since, text),       IMAGE_FLAG(struct since, inside),
+    IMAGE_FLAG(struct since, begun),      IMAGE_FLAG(struct since, absurd),
+    IMAGE_BYTES(struct since, head),      IMAGE_ANY(struct since, head_len),
+};
+static IMAGE_TABLE(table, struct since, fields, .holds = holds);
 
 const struct adapter adapter_since = {
     .name = "since",
@@ -371,7 +366,7 @@ const struct adapter adapter_since = {
     .tagged = true,
     .insert_max = 64,
     .state_len = sizeof(struct since),
-    .image = image_state,
+    .image = &table,
     .start = start,
     .probe = probe,
     .probed = probed,

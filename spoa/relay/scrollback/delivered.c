@@ -625,57 +625,83 @@ void delivered_watch(struct delivered *d, const struct delivered_end *then, stru
 
 /* ---- as an image ---- */
 
-/* Memory of a fixed size that may be absent, of which the first bytes are in use. */
-static void image_memory(struct image *image, void **memory, size_t size, uint64_t used)
+/* Each piece of memory is of a fixed size, of which the first `len` bytes are in use. */
+static void image_tail(struct image *image, void *object)
 {
-    size_t len = used < size ? (size_t)used : size;
-    bool there = *memory != NULL;
-
-    IMAGE_BOOL(image, there);
-    if (there && !image->to && !image->failed)
-        image_check(image, (*memory = malloc(size)) != NULL);
-    if (there && !image->failed)
-        image_bytes(image, *memory, len);
-}
-
-void delivered_end_image(struct image *image, struct delivered_end *end)
-{
+    struct delivered_end *end = object;
     void *tail = end->tail;
 
-    IMAGE(image, end->len, INT64_MAX); /* more may come, and it never begins anew */
-    image_memory(image, &tail, DELIVERED_TAIL, end->len);
+    image_memory(image, &tail, DELIVERED_TAIL, smaller(end->len, DELIVERED_TAIL));
     end->tail = tail;
 }
 
-void delivered_image(struct image *image, struct delivered *d)
-{
-    void *head = d->head, *marks = d->marks;
+static const struct image_field end_fields[] = {
+    IMAGE_NUMBER(struct delivered_end, len, INT64_MAX), /* more may come, and it never begins anew */
+    IMAGE_BY(struct delivered_end, tail, image_tail),
+};
+IMAGE_TABLE(delivered_end_table, struct delivered_end, end_fields);
 
-    delivered_end_image(image, &d->end);
-    for (unsigned i = 0; i < 4; i++)
-        IMAGE(image, d->key[i], PRIME);
-    image_memory(image, &head, DELIVERED_HEAD, d->end.len);
+static const struct image_field mark_fields[] = {
+    IMAGE_NUMBER(struct delivered_mark, sum, PRIME),
+    IMAGE_ANY(struct delivered_mark, word),
+};
+static IMAGE_TABLE(mark_table, struct delivered_mark, mark_fields);
+
+static const struct image_field again_fields[] = {
+    IMAGE_ANY(struct delivered_again, at),
+    IMAGE_PART(struct delivered_again, mark, &mark_table),
+};
+static IMAGE_TABLE(again_table, struct delivered_again, again_fields);
+
+static void image_first(struct image *image, void *object)
+{
+    struct delivered *d = object;
+    void *head = d->head;
+
+    image_memory(image, &head, DELIVERED_HEAD, smaller(d->end.len, DELIVERED_HEAD));
     d->head = head;
-    size_t size = d->marks_size;
-    IMAGE(image, size, MARKS_MOST);
+}
+
+static void image_marks(struct image *image, void *object)
+{
+    struct delivered *d = object;
+    void *marks = d->marks;
+    uint64_t size = d->marks_size;
+
+    image_number(image, &size, MARKS_MOST);
     image_check(image, !size || (size >= MARKS_LEAST && !(size & (size - 1))));
-    if (!image->failed && size)
-        image_memory(image, &marks, size * sizeof *d->marks, d->end.len / BLOCK_LEN * sizeof *d->marks);
+    if (image->failed)
+        return;
+    image_memory(image, &marks, size * sizeof *d->marks,
+                 smaller(size, d->end.len / BLOCK_LEN) * sizeof *d->marks);
+    image_check(image, (marks != NULL) == (size > 0));
     d->marks = marks;
     d->marks_size = marks ? size : 0;
-    for (size_t i = 0; !image->failed && i < d->marks_size && i < d->end.len / BLOCK_LEN; i++)
-        image_check(image, d->marks[i] < PRIME);
-    IMAGE(image, d->mark.sum, PRIME);
-    IMAGE(image, d->mark.word, UINT32_MAX);
-    IMAGE_U64(image, d->again.at);
-    IMAGE(image, d->again.mark.sum, PRIME);
-    IMAGE(image, d->again.mark.word, UINT32_MAX);
-    IMAGE_BOOL(image, d->watches);
-    IMAGE_BOOL(image, d->recurs);
-    IMAGE(image, d->watched, PRIME);
-    IMAGE(image, d->last, PRIME);
-    /* what says something has its bytes, and its marks */
-    image_check(image, !d->end.len || (d->end.tail && d->head));
-    image_check(image, d->end.len < BLOCK_LEN || d->marks_size);
-    image_check(image, d->end.len / BLOCK_LEN <= d->marks_size || d->marks_size == MARKS_MOST);
 }
+
+/* What says something has its bytes, and its marks. */
+static bool holds(const void *object)
+{
+    const struct delivered *d = object;
+
+    for (size_t i = 0; i < d->marks_size && i < d->end.len / BLOCK_LEN; i++)
+        if (d->marks[i] >= PRIME)
+            return false;
+    return (!d->end.len || (d->end.tail && d->head)) && (d->end.len < BLOCK_LEN || d->marks_size) &&
+           (d->end.len / BLOCK_LEN <= d->marks_size || d->marks_size == MARKS_MOST);
+}
+
+static const struct image_field fields[] = {
+    IMAGE_PART(struct delivered, end, &delivered_end_table),
+    IMAGE_NUMBERS(struct delivered, key, PRIME),
+    IMAGE_BY(struct delivered, head, image_first),
+    IMAGE_BY(struct delivered, marks, image_marks),
+    IMAGE_DERIVED(struct delivered, marks_size), /* by image_marks */
+    IMAGE_PART(struct delivered, mark, &mark_table),
+    IMAGE_PART(struct delivered, again, &again_table),
+    IMAGE_FLAG(struct delivered, watches),
+    IMAGE_FLAG(struct delivered, recurs),
+    IMAGE_NUMBER(struct delivered, watched, PRIME),
+    IMAGE_NUMBER(struct delivered, last, PRIME),
+};
+IMAGE_TABLE(delivered_table, struct delivered, fields, .holds = holds);

@@ -80,8 +80,6 @@ size_t delivered_again(struct delivered *d, uint64_t back, struct slice bytes);
  * it, or in what is delivered next; then it may have been another part of the stream. */
 void delivered_watch(struct delivered *d, const struct delivered_end *then, struct slice replay);
 
-/* Into zeroed ones. */
-void delivered_image(struct image *image, struct delivered *d);
-void delivered_end_image(struct image *image, struct delivered_end *end);
+extern const struct image_table delivered_table, delivered_end_table;
 
 #endif

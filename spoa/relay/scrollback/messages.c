@@ -266,11 +266,6 @@ static size_t held(const void *state)
     return scrollback_held(state);
 }
 
-static void image_state(struct image *image, void *state)
-{
-    scrollback_image(image, state);
-}
-
 static void end(void *state)
 {
     scrollback_free(state);
@@ -282,7 +277,7 @@ const struct adapter adapter_scrollback = {
     .tagged = true,
     .insert_max = SCROLLBACK_INSERT,
     .state_len = sizeof(struct scrollback),
-    .image = image_state,
+    .image = &scrollback_table,
     .start = start,
     .request = request,
     .joined = joined,

@@ -85,23 +85,26 @@ struct slice records_join(const struct records *records, uint8_t wanted, uint64_
     return slice_of(memory, len);
 }
 
-static bool is_valid(const struct records *records, uint8_t tag_most)
+/* ---- as an image ---- */
+enum { TAG_MAX = 2 };
+
+static bool is_valid(const void *object)
 {
+    const struct records *records = object;
     struct slice rest = buffer_slice(&records->memory), bytes;
     size_t last = 0;
     uint8_t tag;
 
     while (rest.len) {
         last = buffer_len(&records->memory) - rest.len;
-        if (!records_take(&rest, &tag, &bytes) || !tag || tag > tag_most || bytes.len > RECORD_MAX)
+        if (!records_take(&rest, &tag, &bytes) || !tag || tag > TAG_MAX || bytes.len > RECORD_MAX)
             return false;
     }
     return records->last == last;
 }
 
-void records_image(struct image *image, struct records *records, uint8_t tag_most)
-{
-    image_buffer(image, &records->memory);
-    IMAGE(image, records->last, buffer_len(&records->memory));
-    image_check(image, image->failed || is_valid(records, tag_most));
-}
+static const struct image_field fields[] = {
+    IMAGE_BUFFER(struct records, memory, 0),
+    IMAGE_NUMBER(struct records, last, UINT32_MAX),
+};
+IMAGE_TABLE(records_table, struct records, fields, .holds = is_valid);

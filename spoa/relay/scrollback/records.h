@@ -32,7 +32,7 @@ bool records_take(struct slice *rest, uint8_t *tag, struct slice *bytes);
 /* Returns the output of one stream, without its first `skip` bytes, in memory that the caller frees; absent if memory is short. */
 struct slice records_join(const struct records *records, uint8_t tag, uint64_t skip);
 
-/* Writes the records to an image, or reads them back: only records of tags up to `tag_most` are accepted. */
-void records_image(struct image *image, struct records *records, uint8_t tag_most);
+/* Only records of the two output streams are accepted. */
+extern const struct image_table records_table;
 
 #endif

@@ -147,33 +147,34 @@ bool settle_align(const struct settle_view *v, uint64_t *at)
 }
 
 /* ---- as an image ---- */
-void settle_image(struct image *image, struct settle *s)
+static bool holds(const void *object)
 {
-    if (!image->to)
-        s->snapshot = records_with_limit(SETTLE_MOST);
-    records_image(image, &s->snapshot, 2);
-    for (unsigned i = 0; i < 2; i++) {
-        IMAGE(image, s->sizes[i], SETTLE_MOST);
-        IMAGE(image, s->first[i], INT64_MAX);
-        IMAGE(image, s->live[i], SETTLE_MOST);
-        IMAGE(image, s->before[i], s->live[i]);
-        IMAGE(image, s->base[i], INT64_MAX);
-        IMAGE(image, s->ahead[i], INT64_MAX);
-    }
-    IMAGE_U64(image, s->since);
-    IMAGE_U64(image, s->due);
-    IMAGE_U64(image, s->last);
-    IMAGE(image, s->checks, SETTLE_CHECKS);
-    IMAGE(image, s->failed, SETTLE_CHECKS);
-    IMAGE(image, s->phase, SETTLE_CATCHING_UP);
-    IMAGE_BOOL(image, s->judged);
-    IMAGE_BOOL(image, s->open);
-    IMAGE_BOOL(image, s->placed);
-    IMAGE_BOOL(image, s->gap);
-    IMAGE_BOOL(image, s->exited);
-    IMAGE_BOOL(image, s->exited_first);
-    IMAGE_BOOL(image, s->after_exit);
-    IMAGE(image, s->tag, UINT8_MAX);
-    if (!image->failed)
-        image_bytes(image, s->exit, sizeof s->exit);
+    const struct settle *s = object;
+    return s->before[0] <= s->live[0] && s->before[1] <= s->live[1];
 }
+
+static const struct image_field fields[] = {
+    IMAGE_PART(struct settle, snapshot, &records_table),
+    IMAGE_NUMBERS(struct settle, sizes, SETTLE_MOST),
+    IMAGE_NUMBERS(struct settle, first, INT64_MAX),
+    IMAGE_NUMBERS(struct settle, live, SETTLE_MOST),
+    IMAGE_NUMBERS(struct settle, before, SETTLE_MOST),
+    IMAGE_NUMBERS(struct settle, ahead, INT64_MAX),
+    IMAGE_NUMBERS(struct settle, base, INT64_MAX),
+    IMAGE_TIME(struct settle, since),
+    IMAGE_TIME(struct settle, due),
+    IMAGE_ANY(struct settle, last),
+    IMAGE_NUMBER(struct settle, checks, SETTLE_CHECKS),
+    IMAGE_NUMBER(struct settle, failed, SETTLE_CHECKS),
+    IMAGE_NUMBER(struct settle, phase, SETTLE_CATCHING_UP),
+    IMAGE_FLAG(struct settle, judged),
+    IMAGE_FLAG(struct settle, open),
+    IMAGE_FLAG(struct settle, placed),
+    IMAGE_FLAG(struct settle, gap),
+    IMAGE_FLAG(struct settle, exited),
+    IMAGE_FLAG(struct settle, exited_first),
+    IMAGE_FLAG(struct settle, after_exit),
+    IMAGE_ANY(struct settle, tag),
+    IMAGE_BYTES(struct settle, exit),
+};
+IMAGE_TABLE(settle_table, struct settle, fields, .holds = holds);

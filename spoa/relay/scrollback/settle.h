@@ -95,6 +95,6 @@ struct settle_view {
  * the worker did not send, live, all that the snapshot grew by: it may go on dropping. */
 bool settle_align(const struct settle_view *view, uint64_t *at);
 
-void settle_image(struct image *image, struct settle *settle);
+extern const struct image_table settle_table;
 
 #endif

@@ -50,58 +50,50 @@ void scrollback_clear_replay(struct scrollback *s)
 }
 
 /* ---- as an image, and its memory ---- */
-static void image_stream(struct image *image, struct output_stream *s)
+static bool stream_holds(const void *object)
 {
-    delivered_image(image, &s->delivered);
-    delivered_end_image(image, &s->asked);
-    delivered_end_image(image, &s->joined);
-    IMAGE_U64(image, s->since);
-    IMAGE_U64(image, s->collected);
-    IMAGE_U64(image, s->skip);
-    IMAGE_BOOL(image, s->doubt);
-    image_check(image, s->asked.len <= s->delivered.end.len && s->joined.len <= s->delivered.end.len);
-    image_check(image, s->skip <= s->delivered.end.len);
+    const struct output_stream *s = object;
+    uint64_t len = s->delivered.end.len;
+
+    return s->asked.len <= len && s->joined.len <= len && s->skip <= len;
 }
 
-static void image_settle(struct image *image, struct scrollback *s)
-{
-    bool settles = s->settle;
+static const struct image_field stream_fields[] = {
+    IMAGE_PART(struct output_stream, delivered, &delivered_table),
+    IMAGE_PART(struct output_stream, asked, &delivered_end_table),
+    IMAGE_PART(struct output_stream, joined, &delivered_end_table),
+    IMAGE_ANY(struct output_stream, since),
+    IMAGE_ANY(struct output_stream, collected),
+    IMAGE_ANY(struct output_stream, skip),
+    IMAGE_FLAG(struct output_stream, doubt),
+};
+static IMAGE_TABLE(stream_table, struct output_stream, stream_fields, .holds = stream_holds);
 
-    IMAGE_BOOL(image, s->rechecks);
-    IMAGE_BOOL(image, s->after_exit);
-    IMAGE_BOOL(image, s->rebased);
-    IMAGE_BOOL(image, settles);
-    if (settles && !image->to && !image->failed)
-        image_check(image, (s->settle = settle_new(0, false)) != NULL);
-    if (s->settle)
-        settle_image(image, s->settle);
-}
-
-void scrollback_image(struct image *image, struct scrollback *s)
-{
-    image_stream(image, &s->streams[0]);
-    image_stream(image, &s->streams[1]);
-    IMAGE(image, s->phase, SCROLLBACK_OPEN);
-    IMAGE_BOOL(image, s->resumed);
-    IMAGE_BOOL(image, s->marked);
-    IMAGE_BOOL(image, s->compared);
-    IMAGE_BOOL(image, s->had_nothing);
-    IMAGE_BOOL(image, s->tried);
-    IMAGE_BOOL(image, s->live);
-    IMAGE_BOOL(image, s->exited);
-    IMAGE_BOOL(image, s->torn);
-    IMAGE_BOOL(image, s->inside);
-    IMAGE_BOOL(image, s->begun);
-    IMAGE(image, s->tag, UINT8_MAX);
-    IMAGE_U64(image, s->said);
-    IMAGE_U64(image, s->late_at);
-    IMAGE_U64(image, s->said_at);
-    IMAGE_U64(image, s->doubt_at);
-    if (!image->to)
-        s->replay = records_with_limit(SCROLLBACK_REPLAY);
-    records_image(image, &s->replay, TAG_ERRORS);
-    image_settle(image, s);
-}
+static const struct image_field fields[] = {
+    IMAGE_PARTS(struct scrollback, streams, &stream_table),
+    IMAGE_NUMBER(struct scrollback, phase, SCROLLBACK_OPEN),
+    IMAGE_FLAG(struct scrollback, resumed),
+    IMAGE_FLAG(struct scrollback, marked),
+    IMAGE_FLAG(struct scrollback, compared),
+    IMAGE_FLAG(struct scrollback, had_nothing),
+    IMAGE_FLAG(struct scrollback, tried),
+    IMAGE_FLAG(struct scrollback, live),
+    IMAGE_FLAG(struct scrollback, exited),
+    IMAGE_FLAG(struct scrollback, torn),
+    IMAGE_FLAG(struct scrollback, inside),
+    IMAGE_FLAG(struct scrollback, begun),
+    IMAGE_FLAG(struct scrollback, rebased),
+    IMAGE_FLAG(struct scrollback, after_exit),
+    IMAGE_FLAG(struct scrollback, rechecks),
+    IMAGE_ANY(struct scrollback, tag),
+    IMAGE_ANY(struct scrollback, said),
+    IMAGE_TIME(struct scrollback, late_at),
+    IMAGE_TIME(struct scrollback, said_at),
+    IMAGE_TIME(struct scrollback, doubt_at),
+    IMAGE_PART(struct scrollback, replay, &records_table),
+    IMAGE_OWNED(struct scrollback, settle, &settle_table),
+};
+IMAGE_TABLE(scrollback_table, struct scrollback, fields);
 
 size_t scrollback_held(const struct scrollback *s)
 {

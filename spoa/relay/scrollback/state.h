@@ -100,7 +100,7 @@ void scrollback_clear_replay(struct scrollback *s);
 
 /* Returns the bytes of memory beyond the state's own. */
 size_t scrollback_held(const struct scrollback *s);
-void scrollback_image(struct image *image, struct scrollback *s);
+extern const struct image_table scrollback_table;
 /* Frees what the state holds, but not the state. */
 void scrollback_free(struct scrollback *s);
 

@@ -422,11 +422,15 @@ struct listing {
 static void list_thread(struct relay_thread *thread, void *context)
 {
     struct listing *l = context;
+    struct tunnel_visit visit;
+    struct tunnel_head head;
 
     for (struct tunnel_seat *p = thread->tunnels; p && l->good; p = tunnel_io_next(p)) {
-        if (slice_present(l->sandbox) && !slice_equal(l->sandbox, tunnel_io_sandbox(p)))
+        tunnel_visit(p, &visit, head.memory);
+        if (slice_present(l->sandbox) &&
+            !slice_equal(l->sandbox, upgrade_handover(visit.stats.upgrade).sandbox))
             continue;
-        l->good = (!l->any || json_write(l->to, ",")) && tunnel_stats_describe(tunnel_io_stats(p), l->to);
+        l->good = (!l->any || json_write(l->to, ",")) && tunnel_stats_describe(&visit.stats, l->to);
         l->any = true;
     }
 }
@@ -483,10 +487,12 @@ struct kicking {
 static void kick_in_thread(struct relay_thread *thread, void *context)
 {
     struct kicking *k = context;
+    struct tunnel_visit visit;
     char id[32];
 
     for (struct tunnel_seat *p = thread->tunnels; p && !k->found; p = tunnel_io_next(p)) {
-        tunnel_stats_id(tunnel_io_stats(p), id);
+        tunnel_visit(p, &visit, NULL);
+        tunnel_stats_id(&visit.stats, id);
         if (!slice_is(k->id, id))
             continue;
         k->found = true;

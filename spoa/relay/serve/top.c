@@ -233,18 +233,22 @@ void top_look(struct relay_thread *thread, void *context)
 {
     struct top *top = context;
     uint64_t now = loop_clock();
+    struct tunnel_visit visit;
+    struct tunnel_head head;
 
     for (struct tunnel_seat *p = thread->tunnels; p; p = tunnel_io_next(p)) {
-        const struct tunnel_stats *s = tunnel_io_stats(p);
-        if (!fits(&top->question, s))
+        tunnel_visit(p, &visit, head.memory);
+        if (!fits(&top->question, &visit.stats))
             continue;
         top->matching++;
-        offer(top, key_of(s, top->question.order, now), p);
+        offer(top, key_of(&visit.stats, top->question.order, now), p);
     }
     for (size_t i = 0; i < top->count; i++) {
         struct row *row = &top->rows[i];
-        if (row->io)
-            top->good = describe(tunnel_io_stats(row->io), loop_clock(), &row->text) && top->good;
+        if (!row->io)
+            continue;
+        tunnel_visit(row->io, &visit, head.memory);
+        top->good = describe(&visit.stats, loop_clock(), &row->text) && top->good;
         row->io = NULL;
     }
     take_ends(top, &thread->ends);

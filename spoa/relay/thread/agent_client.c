@@ -108,7 +108,8 @@ static void arg_address(struct spop_ask *ask, const char *name, const struct add
 
 static void put_args(struct spop_ask *ask, const struct question *q)
 {
-    struct question_text text = {.handover = handover_none(), .epoch = -1, .idle = -1};
+    _Alignas(max_align_t) uint8_t texts[QUESTION_TEXTS];
+    struct question_text text = {.handover = handover_none(), .epoch = -1, .idle = -1, .memory = texts};
     const struct handover *h = &text.handover;
 
     q->user->say(q->owner, q->watch, &text);

@@ -24,11 +24,13 @@ struct question_text {
     struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
     int32_t idle;        /* of a watch: seconds since the tunnel was used; negative: it does not matter */
     bool settles;        /* answer.ticket takes the place of the ticket */
+    void *memory;        /* QUESTION_TEXTS bytes, aligned, for texts of the handover */
 };
+#define QUESTION_TEXTS 32768
 
 struct question_user {
-    /* Each time that it leaves for the agent, with what is known by then; *to says nothing yet. Slices live until the next call.
-     * It may not call the client. */
+    /* Fills in *to, which says nothing yet, each time that the question leaves for the agent, with what is known by then. Texts may lie in
+     * to->memory. It may not call the client. */
     void (*say)(void *owner, bool watch, struct question_text *to);
     /* Once; the question may be asked again from here. Slices live for the call. */
     void (*answered)(void *owner, bool watch, const struct answer *answer);

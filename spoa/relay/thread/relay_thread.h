@@ -3,13 +3,12 @@
  * relay_thread: one thread of the relay: its loop, the agent's connection, its tunnels. Threads share the
  * listener, the limits and the metrics, and nothing else.
  */
-#ifndef CELLGATE_RELAY_THREAD_RELAY_THREAD_H
-#define CELLGATE_RELAY_THREAD_RELAY_THREAD_H
+#ifndef CELLGATE_RELAY_IO_RELAY_THREAD_H
+#define CELLGATE_RELAY_IO_RELAY_THREAD_H
 
 #include <pthread.h>
 
-#include "spoa/base/bytes/alike.h"
-#include "spoa/base/bytes/fold.h"
+#include "spoa/base/bytes/image_pack.h"
 #include "spoa/base/table/deadlines.h"
 #include "spoa/base/table/slabs.h"
 #include "spoa/base/text/cidr.h"
@@ -32,7 +31,6 @@
 #define RELAY_THREAD_CIDRS   64
 
 struct tunnel_io;
-union tunnel_memory;
 struct tunnel_seat;
 struct egress_io;
 struct mux_io;
@@ -43,21 +41,20 @@ struct handshake;
 struct tunnel_kind {
     const struct adapter *adapter; /* NULL: none yet */
     struct slabs works;
-    struct fold fold;
 };
 
 /* Its tunnels at rest (tunnel_rest.c). */
 struct tunnel_rest {
     struct slabs seats;
     struct tunnel_kind kinds[ADAPTER_KINDS];
-    struct slabs upgrades;   /* that are not packed, most of them: so malloc's heap has no holes of theirs */
-    struct alike *alike;     /* what their heads have in common */
-    void *head;              /* ALIKE_MOST bytes: one that is looked at only */
-    struct tunnel_io *awake; /* those that are not */
+    struct slabs upgrades; /* that are not packed, most of them: so malloc's heap has no holes of theirs */
+    struct image_words *words;   /* what their heads have in common */
+    struct buffer image;         /* memory to write images in */
+    void *head;                  /* an upgrade that is read while memory is short: TUNNEL_HEAD_MAX bytes */
+    struct tunnel_io *awake;     /* tunnels that do not rest */
     struct tunnel_io *look_from; /* of these, where the look goes on in the next turn; NULL: it is over */
-    union tunnel_memory *spare;  /* for one that is looked at only */
     struct loop_timer look;      /* for those that have nothing to do; not set while all rest */
-    size_t resting;              /* tunnels */
+    size_t resting;              /* number of tunnels */
 };
 
 /* When something of its tunnels is due (tunnel_times.c). */

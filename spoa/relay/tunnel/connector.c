@@ -304,6 +304,7 @@ static bool wants_watch(const struct connector *c)
 void connector_connected(struct connector *c)
 {
     c->phase = CONNECTOR_IDLE;
+    c->redial.give_up = 0; /* of a search that is over */
     c->retried_absent = false;
     c->must_ask = true;
     if (c->next) {
@@ -407,6 +408,7 @@ uint64_t connector_due(const struct connector *c)
 /* ---- in another process ---- */
 void connector_take_over(struct connector *c, uint64_t now)
 {
+    c->watching = false;
     if (c->phase == CONNECTOR_DIALLING)
         c->abandoned_at = now;
     if (c->phase == CONNECTOR_DIALLING || c->phase == CONNECTOR_ASKING)
@@ -415,33 +417,33 @@ void connector_take_over(struct connector *c, uint64_t now)
         connector_watch_now(c, now);
 }
 
-static void next_image(struct image *image, struct connector *c)
+static bool holds(const void *object)
 {
-    bool dials = c->next;
-
-    IMAGE_BOOL(image, dials);
-    if (dials && !image->to)
-        image_check(image, (c->next = calloc(1, sizeof *c->next)) != NULL);
-    if (c->next)
-        target_image(image, c->next);
-    image_check(image, !c->next || target_known(c->next));
+    const struct connector *c = object;
+    return !c->next || target_known(c->next);
 }
 
-void connector_image(struct image *image, struct connector *c)
-{
-    IMAGE(image, c->phase, CONNECTOR_WAITING);
-    IMAGE_BOOL(image, c->resumes);
-    target_image(image, &c->target);
-    next_image(image, c);
-    IMAGE_U64(image, c->epoch);
-    IMAGE_BOOL(image, c->must_ask);
-    IMAGE(image, c->answer, ANSWER_NOT_ADMITTED);
-    redial_image(image, &c->redial);
-    IMAGE_U64(image, c->pause_until);
-    IMAGE_U64(image, c->asked_at);
-    IMAGE_U64(image, c->changed_at);
-    IMAGE_U64(image, c->abandoned_at);
-    IMAGE_BOOL(image, c->retried_absent);
-    IMAGE_U64(image, c->watched);
-    IMAGE_U64(image, c->watch_at);
-}
+static const struct image_field fields[] = {
+    IMAGE_DERIVED(struct connector, place), /* tunnel_place */
+    IMAGE_USUALLY(struct connector, purpose, CONNECT_AGAIN, CONNECT_ASIDE),
+    IMAGE_NUMBER(struct connector, phase, CONNECTOR_WAITING),
+    IMAGE_NUMBER(struct connector, answer, ANSWER_NOT_ADMITTED),
+    IMAGE_NUMBER(struct connector, problem, REFUSAL_COUNT - 1),
+    IMAGE_FLAG(struct connector, resumes),
+    IMAGE_FLAG(struct connector, must_ask),
+    IMAGE_FLAG(struct connector, fixed),
+    IMAGE_FLAG(struct connector, retried_absent),
+    IMAGE_FLAG(struct connector, watching),
+    IMAGE_USUALLY(struct connector, hold, UINT64_MAX, 30 * SECOND),
+    IMAGE_PART(struct connector, target, &target_table),
+    IMAGE_OWNED(struct connector, next, &target_table),
+    IMAGE_SIGNED(struct connector, epoch),
+    IMAGE_PART(struct connector, redial, &redial_table),
+    IMAGE_TIME(struct connector, pause_until),
+    IMAGE_TIME(struct connector, asked_at),
+    IMAGE_TIME(struct connector, changed_at),
+    IMAGE_TIME(struct connector, abandoned_at),
+    IMAGE_SIGNED(struct connector, watched),
+    IMAGE_TIME(struct connector, watch_at),
+};
+IMAGE_TABLE(connector_table, struct connector, fields, .holds = holds);

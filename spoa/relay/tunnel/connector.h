@@ -120,8 +120,7 @@ void connector_watch_now(struct connector *c, uint64_t now);
 void connector_watch_on(struct connector *c, bool watch, uint64_t now);
 
 /* ---- in another process (tunnel_save, tunnel_load) ---- */
-/* Into one that is set up for the same route. */
-void connector_image(struct image *image, struct connector *c);
+extern const struct image_table connector_table;
 /* A question to the agent, a watch and a dial in progress stayed with the other process: they are begun anew. */
 void connector_take_over(struct connector *c, uint64_t now);
 

@@ -102,25 +102,19 @@ bool redial_changed(struct redial *redial, uint64_t now)
     return h && too_many(h->change_at, REDIAL_CHANGES_MAX, &h->changes, REDIAL_CHANGES_MAX, MINUTE, now);
 }
 
-void redial_image(struct image *image, struct redial *redial)
-{
-    bool noted = redial->history;
+static const struct image_field history_fields[] = {
+    IMAGE_ANY(struct redial_history, losses),
+    IMAGE_ANY(struct redial_history, changes),
+    IMAGE_TIMES(struct redial_history, loss_at),
+    IMAGE_TIMES(struct redial_history, change_at),
+};
+static IMAGE_TABLE(history_table, struct redial_history, history_fields);
 
-    IMAGE(image, redial->attempts, UINT32_MAX);
-    IMAGE_U64(image, redial->give_up);
-    IMAGE_U64(image, redial->waiting);
-    IMAGE(image, redial->quick, UINT32_MAX);
-    IMAGE_BOOL(image, noted);
-    if (!noted || image->failed)
-        return;
-    image_check(image, has_history(redial));
-    struct redial_history *h = redial->history;
-    if (!h)
-        return;
-    IMAGE(image, h->losses, UINT32_MAX);
-    IMAGE(image, h->changes, UINT32_MAX);
-    for (unsigned i = 0; i < REDIAL_LOSSES_MAX; i++)
-        IMAGE_U64(image, h->loss_at[i]);
-    for (unsigned i = 0; i < REDIAL_CHANGES_MAX; i++)
-        IMAGE_U64(image, h->change_at[i]);
-}
+static const struct image_field fields[] = {
+    IMAGE_TIME(struct redial, give_up),
+    IMAGE_TIME(struct redial, waiting),
+    IMAGE_ANY(struct redial, attempts),
+    IMAGE_ANY(struct redial, quick),
+    IMAGE_OWNED(struct redial, history, &history_table),
+};
+IMAGE_TABLE(redial_table, struct redial, fields);

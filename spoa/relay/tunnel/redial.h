@@ -63,6 +63,6 @@ bool redial_lost(struct redial *redial, const struct redial_settings *settings, 
 /* The target changed: whether it changes too often, more than REDIAL_CHANGES_MAX times in a minute. */
 bool redial_changed(struct redial *redial, uint64_t now);
 
-void redial_image(struct image *image, struct redial *redial);
+extern const struct image_table redial_table;
 
 #endif

@@ -86,22 +86,72 @@ bool target_header(struct slice *rest, struct slice *name, struct slice *value)
     return !r.failed;
 }
 
-void target_image(struct image *image, struct target *target)
+static bool is_family(const void *object)
 {
-    struct target seen = *target;
-    bool set = target->texts != NULL || target_known(target);
-
-    IMAGE_BOOL(image, set);
-    IMAGE(image, seen.addr.family, 6);
-    image_bytes(image, seen.addr.bytes, sizeof seen.addr.bytes);
-    IMAGE(image, seen.port, UINT16_MAX);
-    IMAGE_BOOL(image, seen.tls);
-    IMAGE_BOOL(image, seen.withhold);
-    image_text(image, &seen.unix_path);
-    image_text(image, &seen.sni);
-    image_text(image, &seen.host);
-    image_text(image, &seen.headers);
-    image_check(image, seen.addr.family == 0 || seen.addr.family == 4 || seen.addr.family == 6);
-    if (!image->to && !image->failed && set)
-        image_check(image, target_set(target, &seen));
+    const struct address *addr = object;
+    return addr->family == 0 || addr->family == 4 || addr->family == 6;
 }
+
+static const struct image_field address_fields[] = {
+    IMAGE_ANY(struct address, family),
+    IMAGE_BYTES(struct address, bytes),
+};
+static IMAGE_TABLE(address_table, struct address, address_fields, .holds = is_family);
+
+/* Reads or writes the length of a text that may be absent. Returns the text, which is at *at, and moves *at behind it. */
+static struct slice image_text(struct image *image, struct slice text, size_t *len)
+{
+    uint64_t text_len = text.len;
+
+    if (!image_bit(image, slice_present(text)))
+        return slice_text(NULL);
+    image_number(image, &text_len, UINT32_MAX);
+    *len += image->failed ? 0 : text_len;
+    return slice_of("", text_len);
+}
+
+static struct slice place_text(struct slice text, uint8_t **at)
+{
+    if (!text.len)
+        return text;
+    text.at = *at;
+    *at += text.len;
+    return text;
+}
+
+/* All texts of a target: they stand in one piece of memory, in this order. */
+static void image_texts(struct image *image, void *object)
+{
+    struct target *target = object;
+    struct slice *const texts[] = {&target->unix_path, &target->sni, &target->host, &target->headers};
+    enum { COUNT = sizeof texts / sizeof texts[0] };
+    struct slice read[COUNT];
+    size_t len = 0;
+    void *memory = target->texts;
+
+    for (size_t i = 0; i < COUNT; i++)
+        read[i] = image_text(image, *texts[i], &len);
+    image_memory(image, &memory, len, len);
+    image_check(image, (memory != NULL) == (len > 0));
+    if (image->to || image->failed) {
+        if (!image->to && !image->kept)
+            free(memory);
+        return;
+    }
+    uint8_t *at = target->texts = memory;
+    for (size_t i = 0; i < COUNT; i++)
+        *texts[i] = place_text(read[i], &at);
+}
+
+static const struct image_field fields[] = {
+    IMAGE_PART(struct target, addr, &address_table),
+    IMAGE_ANY(struct target, port),
+    IMAGE_FLAG(struct target, tls),
+    IMAGE_FLAG(struct target, withhold),
+    IMAGE_BY(struct target, unix_path, image_texts),
+    IMAGE_DERIVED(struct target, sni), /* these by image_texts, too */
+    IMAGE_DERIVED(struct target, host),
+    IMAGE_DERIVED(struct target, headers),
+    IMAGE_DERIVED(struct target, texts),
+};
+IMAGE_TABLE(target_table, struct target, fields);

@@ -64,7 +64,6 @@ struct answer {
     bool settled, own;   /* its place is known now; own: it is the worker's own port */
 };
 
-/* Into one that was not set. */
-void target_image(struct image *image, struct target *target);
+extern const struct image_table target_table;
 
 #endif

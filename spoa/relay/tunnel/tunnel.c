@@ -111,7 +111,7 @@ static void decide_reading(struct tunnel *t, uint64_t now)
         t->forward.steady[side] = forward_is_steady(&t->forward, side);
 }
 
-bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
+static bool set_up_with_target(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
     struct target target = handover_target(o->handover);
 
@@ -122,7 +122,7 @@ bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
-    if (!tunnel_set_up(t, o, now)) {
+    if (!set_up_with_target(t, o, now)) {
         t->state = TUNNEL_ended;
         return false;
     }
@@ -153,11 +153,10 @@ void tunnel_free(struct tunnel *t)
     buffer_free(&t->pending_close);
 }
 
-void tunnel_moved(struct tunnel *t, void *io, void *state)
+void tunnel_place(struct tunnel *t, const struct tunnel_place *place, void *state)
 {
     t->forward.adapter_state = state;
-    t->forward.place.io = io;
-    t->connector.place.io = io;
+    t->forward.place = t->connector.place = *place;
 }
 
 const struct target *tunnel_target(const struct tunnel *t)

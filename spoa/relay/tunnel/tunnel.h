@@ -64,18 +64,20 @@ struct tunnel_opening {
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
     __attribute__((warn_unused_result));
 void tunnel_free(struct tunnel *t);
-/* Its owner has moved it, its state, or itself; io is for the functions of its host from now on. Nothing points into a tunnel
- * between two events, nor into its state. */
-void tunnel_moved(struct tunnel *t, void *io, void *state);
+/* Sets the surroundings of a tunnel that was moved, or read from its image, and where its adapter's state is now. Invariant: between
+ * events, no pointer refers into the tunnel or its adapter's state. */
+void tunnel_place(struct tunnel *t, const struct tunnel_place *place, void *state);
 
-/* ---- in another process ----
- * For an upgrade in place, which the relay does not do yet: so far only tests call these. */
-/* All of its state, for one that has its client: between two events, in front of no command, and not before its 101. False:
- * over the buffer's limit, out of memory, or the host's pipe holds some of it (forward_gather). Sockets, the request and
- * settings are the caller's to bring along. */
-bool tunnel_save(const struct tunnel *t, struct buffer *to) __attribute__((warn_unused_result));
-/* Goes on with it; opening is the one it was opened by. What was being dialled is looked for anew. False: what was saved cannot
- * be, or out of memory; nothing was done. */
+/* ---- as an image (spoa/base/image.h) ----
+ * An image has all of a tunnel's state between two events, when no command waits. The sockets, the upgrade and the settings are the
+ * reader's to bring along. */
+/* Before a tunnel is read by its table, its adapter is set and it is placed. */
+extern const struct image_table tunnel_table;
+/* Appends the image of a tunnel that has not ended, for another process. Returns false if the buffer's limit is reached, memory is short, or
+ * the host's pipe holds some of what is sent (forward_gather). */
+bool tunnel_save(const struct tunnel *t, struct buffer *to, uint64_t now) __attribute__((warn_unused_result));
+/* Goes on with a tunnel that another process has saved; `opening` is the one it was opened by. Questions, watches, dials and second
+ * connections of that process are begun anew. Returns false if the image cannot be, or memory is short; nothing was done then. */
 bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct slice saved, uint64_t now)
     __attribute__((warn_unused_result));
 

@@ -1,93 +1,130 @@
 /* SPDX-License-Identifier: MIT */
+/* A tunnel as an image (spoa/base/image.h): docs/architecture.md says what of it is written, derived, and begun anew. */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define VERSION 6
+enum { VERSION = 7 };
 
-static void forward_image(struct image *image, struct forward *f)
+/* The adapter is the one that the reader has set, or `none` if the worker did not know the protocol of its route. */
+static void image_adapter(struct image *image, void *object)
 {
-    bool plain = f->adapter == &adapter_none;
+    struct forward *f = object;
 
-    IMAGE_BOOL(image, plain);
-    if (plain)
-        f->adapter = &adapter_none; /* the worker did not know the protocol of its route */
+    if (image_bit(image, f->adapter == &adapter_none))
+        f->adapter = &adapter_none;
     else if (f->adapter->image)
-        f->adapter->image(image, f->adapter_state);
-    leg_image(image, &f->legs[CLIENT]);
-    leg_image(image, &f->legs[WORKER]);
-    IMAGE_BOOL(image, f->there[CLIENT]);
-    IMAGE_BOOL(image, f->there[WORKER]);
-    IMAGE_U64(image, f->max_message);
-    IMAGE_BOOL(image, f->end_said);
-    IMAGE(image, f->input, INPUT_OTHER);
-    pings_image(image, &f->pings);
-    IMAGE_U64(image, f->used);
-    IMAGE(image, f->gaps, UINT32_MAX);
-    IMAGE_U64(image, f->missing);
-    IMAGE_U64(image, f->permit_at);
-    IMAGE_BOOL(image, f->replay_short);
-    IMAGE_U64(image, f->short_at);
-    IMAGE(image, f->short_for, FORWARD_SHORT);
-    IMAGE_U64(image, f->short_noted);
+        image_part(image, f->adapter->image, f->adapter_state);
 }
 
-static void tunnel_image(struct image *image, struct tunnel *t)
+static bool has_both_sides(const void *object)
 {
-    uint64_t version = VERSION;
-
-    image_number(image, &version, VERSION);
-    image_check(image, version == VERSION);
-    IMAGE(image, t->state, TUNNEL_ended);
-    forward_image(image, &t->forward);
-    connector_image(image, &t->connector);
-    IMAGE_BOOL(image, t->one_leg);
-    IMAGE(image, t->ends_with, CLOSE_REASON_COUNT - 1);
-    IMAGE_U64(image, t->opened);
-    IMAGE_U64(image, t->expires);
-    IMAGE_U64(image, t->worker_since);
-    IMAGE_U64(image, t->lost_at);
-    IMAGE(image, t->loss, LOSS_moved);
-    IMAGE(image, t->redials, UINT32_MAX);
-    IMAGE_U64(image, t->longest_gap);
-    IMAGE(image, t->gaps_before, UINT32_MAX);
-    IMAGE_U64(image, t->progress_before);
-    IMAGE_BOOL(image, t->was_empty);
-    IMAGE_BOOL(image, t->exit_held);
-    IMAGE(image, t->exits_held, UINT32_MAX);
-    IMAGE(image, t->reason, CLOSE_REASON_COUNT - 1);
-    IMAGE_U64(image, t->close_at);
-    IMAGE(image, t->pending_code, UINT16_MAX);
-    image_buffer(image, &t->pending_close);
-    image_check(image, t->state != TUNNEL_opening && t->state != TUNNEL_ended);
-    image_check(image,
-                t->state == TUNNEL_closing || t->forward.there[WORKER] == (t->state == TUNNEL_serving));
-    image_check(image, t->state == TUNNEL_closing || t->forward.there[CLIENT]);
+    const struct forward *f = object;
+    return f->legs[CLIENT].in.sender == WS_CLIENT && f->legs[WORKER].in.sender == WS_SERVER;
 }
 
-bool tunnel_save(const struct tunnel *t, struct buffer *to)
-{
-    struct image image = image_to(to);
+static const struct image_field forward_fields[] = {
+    IMAGE_DERIVED(struct forward, place), /* tunnel_place */
+    IMAGE_FLAGS(struct forward, there),
+    IMAGE_DERIVED(struct forward, steady), /* by the tunnel, when its mode is known */
+    IMAGE_FLAG(struct forward, end_said),
+    IMAGE_FLAG(struct forward, stream),
+    IMAGE_FLAG(struct forward, empty_frame),
+    IMAGE_DERIVED(struct forward, mode), /* by tunnel_tell_parts */
+    IMAGE_NUMBER(struct forward, end, HANDOVER_END_EXIT_JSON),
+    IMAGE_USUALLY(struct forward, max_message, UINT64_MAX, 64 << 20),
+    IMAGE_TIME(struct forward, used),
+    IMAGE_PARTS(struct forward, legs, &leg_table),
+    IMAGE_BY(struct forward, adapter, image_adapter),
+    IMAGE_DERIVED(struct forward, adapter_state), /* what it points to is written by image_adapter */
+    IMAGE_NUMBER(struct forward, input, INPUT_OTHER),
+    IMAGE_PART(struct forward, pings, &pings_table),
+    IMAGE_ANY(struct forward, missing),
+    IMAGE_ANY(struct forward, gaps),
+    IMAGE_FLAG(struct forward, replay_short),
+    IMAGE_DERIVED(struct forward,
+                  looked), /* these two belong to a decision, which forward_decide begins anew */
+    IMAGE_DERIVED(struct forward, has_memory),
+    IMAGE_TIME(struct forward, permit_at),
+    IMAGE_TIME(struct forward, short_at),
+    IMAGE_NUMBER(struct forward, short_for, FORWARD_SHORT),
+    IMAGE_TIME(struct forward, short_noted),
+};
+static IMAGE_TABLE(forward_table, struct forward, forward_fields, .holds = has_both_sides);
 
-    tunnel_image(&image, (struct tunnel *)t); /* one that writes changes nothing */
+static void derive(void *object)
+{
+    struct tunnel *t = object;
+
+    tunnel_tell_parts(t);
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        t->forward.steady[side] = forward_is_steady(&t->forward, side);
+}
+
+static bool holds(const void *object)
+{
+    const struct tunnel *t = object;
+    const bool *there = t->forward.there;
+
+    return t->state == TUNNEL_closing ||
+           (t->state < TUNNEL_closing && there[CLIENT] && there[WORKER] == (t->state == TUNNEL_serving));
+}
+
+static const struct image_field fields[] = {
+    IMAGE_PART(struct tunnel, forward, &forward_table),
+    IMAGE_PART(struct tunnel, connector, &connector_table),
+    IMAGE_ANY(struct tunnel, idle),
+    IMAGE_ANY(struct tunnel, max_age),
+    IMAGE_NUMBER(struct tunnel, ends_with, CLOSE_REASON_COUNT - 1),
+    IMAGE_FLAG(struct tunnel, overlap),
+    IMAGE_FLAG(struct tunnel, one_leg),
+    IMAGE_FLAG(struct tunnel, outside),
+    IMAGE_FLAG(struct tunnel, named),
+    IMAGE_USUALLY(struct tunnel, state, TUNNEL_ended, TUNNEL_serving),
+    IMAGE_FLAG(struct tunnel, strayed),
+    IMAGE_FLAG(struct tunnel, was_empty),
+    IMAGE_NUMBER(struct tunnel, loss, LOSS_moved),
+    IMAGE_ANEW(struct tunnel, recheck), /* the adapter hears that it has ended, and asks for another one */
+    IMAGE_FLAG(struct tunnel, exit_held),
+    IMAGE_ANY(struct tunnel, exits_held),
+    IMAGE_ANY(struct tunnel, redials),
+    IMAGE_TIME(struct tunnel, opened),
+    IMAGE_TIME(struct tunnel, expires),
+    IMAGE_TIME(struct tunnel, worker_since),
+    IMAGE_TIME(struct tunnel, lost_at),
+    IMAGE_ANY(struct tunnel, longest_gap),
+    IMAGE_ANY(struct tunnel, progress_before),
+    IMAGE_ANY(struct tunnel, gaps_before),
+    IMAGE_NUMBER(struct tunnel, reason, CLOSE_REASON_COUNT - 1),
+    IMAGE_NUMBER(struct tunnel, pending_code, UINT16_MAX),
+    IMAGE_BUFFER(struct tunnel, pending_close, WS_CONTROL_MAX),
+    IMAGE_TIME(struct tunnel, close_at),
+};
+IMAGE_TABLE(tunnel_table, struct tunnel, fields, .holds = holds, .derive = derive);
+
+bool tunnel_save(const struct tunnel *t, struct buffer *to, uint64_t now)
+{
+    struct image image = image_to(to, VERSION, now);
+
+    image_part(&image, &tunnel_table, (struct tunnel *)t); /* one that writes changes nothing */
     return image_done(&image);
 }
 
 bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct slice saved, uint64_t now)
 {
-    struct image image = image_from(saved);
+    struct image image = image_from(saved, VERSION, now);
 
-    if (!tunnel_set_up(t, opening, now))
-        return false;
-    target_free(&t->connector.target);
-    tunnel_image(&image, t);
+    *t = (struct tunnel){.forward.adapter = adapter_find((enum handover_resume)opening->handover->resume,
+                                                         opening->client_resumes)};
+    tunnel_place(t, &opening->place, opening->state);
+    image_part(&image, &tunnel_table, t);
     if (!image_done(&image)) {
         tunnel_free(t);
         return false;
     }
-    tunnel_tell_parts(t);
     if (t->state < TUNNEL_closing)
         connector_take_over(&t->connector, now);
     if (t->forward.adapter->recheck_ended)
         t->forward.adapter->recheck_ended(t->forward.adapter_state, now);
+    t->forward.steady[CLIENT] = t->forward.steady[WORKER] = false;
     forward_decide(&t->forward, now);
     return true;
 }

@@ -9,11 +9,6 @@
 
 #include "spoa/relay/tunnel/tunnel.h"
 
-/* ---- tunnel.c ---- */
-/* A tunnel of that route, before anything happens. False: out of memory, nothing was done. */
-bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
-    __attribute__((warn_unused_result));
-
 /* ---- tunnel_close.c ---- */
 /* The only place where the state of one that was opened changes. */
 void tunnel_enter(struct tunnel *t, enum tunnel_event event);

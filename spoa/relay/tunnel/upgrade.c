@@ -226,12 +226,11 @@ enum {
     KEPT_TEXTS(X)
 #undef X
         KEPT_handover,
-    KEPT_COUNT,
-    ABSENT = UINT32_MAX /* as a length */
+    KEPT_COUNT
 };
 
 struct upgrade_kept {
-    uint32_t len[KEPT_COUNT];           /* of what stands in memory, in this order */
+    uint32_t len[KEPT_COUNT]; /* and one, of what stands in memory, in this order; 0: it is absent */
     uint32_t selected_at, selected_len; /* in the protocols */
     bool client_resumes;
     uint8_t memory[];
@@ -240,7 +239,7 @@ struct upgrade_kept {
 static uint32_t put_kept(struct writer *w, struct slice text)
 {
     writer_put(w, text);
-    return slice_present(text) ? (uint32_t)text.len : ABSENT;
+    return slice_present(text) ? (uint32_t)text.len + 1 : 0;
 }
 
 struct upgrade_kept *upgrade_keep(const struct upgrade *u)
@@ -257,21 +256,26 @@ struct upgrade_kept *upgrade_keep(const struct upgrade *u)
 #undef X
     size_t before = w.len;
     handover_pack(&u->handover, &w);
-    kept->len[KEPT_handover] = (uint32_t)(w.len - before);
+    kept->len[KEPT_handover] = (uint32_t)(w.len - before) + 1;
     upgrade_keep_selected(kept, u);
     struct upgrade_kept *smaller = realloc(kept, sizeof *kept + w.len);
     return smaller ? smaller : kept;
+}
+
+static size_t kept_len(const struct upgrade_kept *kept, unsigned which)
+{
+    return kept->len[which] ? kept->len[which] - 1 : 0;
 }
 
 static struct slice kept_text(const struct upgrade_kept *kept, unsigned which)
 {
     size_t at = 0;
 
-    if (kept->len[which] == ABSENT)
+    if (!kept->len[which])
         return slice_text(NULL);
     for (unsigned i = 0; i < which; i++)
-        at += kept->len[i] == ABSENT ? 0 : kept->len[i];
-    return slice_of(kept->memory + at, kept->len[which]);
+        at += kept_len(kept, i);
+    return slice_of(kept->memory + at, kept_len(kept, which));
 }
 
 struct handover upgrade_handover(const struct upgrade_kept *kept)
@@ -308,20 +312,18 @@ struct upgrade_kept *upgrade_with_handover(const struct upgrade_kept *kept, cons
     return upgrade_keep(&u);
 }
 
-/* ---- packed ---- */
 size_t upgrade_kept_size(const struct upgrade_kept *kept)
 {
     size_t size = sizeof *kept;
 
     for (unsigned i = 0; i < KEPT_COUNT; i++)
-        size += kept->len[i] == ABSENT ? 0 : kept->len[i];
+        size += kept_len(kept, i);
     return size;
 }
 
-/* What upgrades have in common, as `struct upgrade_kept` holds it: its lengths, an address of the handover, and fields as HAProxy hands
- * them on, each text after its length in two bytes. Only the first of several places that begin alike is found. */
-static const char words[] =
-    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377"
+/* What upgrades have in common, as `struct upgrade_kept` holds it: an address of the handover, and fields as HAProxy hands them on, each
+ * text after its length in two bytes. Only the first of several places that begin alike is found. */
+static const char common_words[] =
     "\1\1\4\177\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\2"
     "\0\6pragma\0\10no-cache\0\15cache-control\0\10no-cache\0\12user-agent\0oMozilla/5.0 ("
     "Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
@@ -348,7 +350,7 @@ static const char words[] =
 
 struct slice upgrade_words(void)
 {
-    return slice_of(words, sizeof words - 1);
+    return slice_of(common_words, sizeof common_words - 1);
 }
 
 bool upgrade_forget_key(struct upgrade_kept *kept)
@@ -359,31 +361,81 @@ bool upgrade_forget_key(struct upgrade_kept *kept)
         return false;
     size_t from = (size_t)(key.at - kept->memory), behind = from + key.len;
     memmove(kept->memory + from, kept->memory + behind, upgrade_kept_size(kept) - sizeof *kept - behind);
-    kept->len[KEPT_key] = ABSENT;
+    kept->len[KEPT_key] = 0;
     return true;
 }
 
-void upgrade_pack(const struct upgrade_kept *kept, const struct alike *alike, struct writer *w)
-{
-    size_t size = upgrade_kept_size(kept);
+/* ---- as an image ---- */
+enum { VERSION = 1, PACKED_MAX = IMAGE_PACK_MAX + IMAGE_PACK_MAX / 128 + 1 };
 
-    w->full = w->full || size > ALIKE_MOST;
-    writer_be(w, size, 2);
-    if (!w->full)
-        alike_pack(alike, slice_of(kept, size), w);
+static bool holds(const void *object)
+{
+    const struct upgrade_kept *kept = object;
+
+    return upgrade_kept_size(kept) <= UPGRADE_KEPT_MAX && kept->len[KEPT_handover] &&
+           (uint64_t)kept->selected_at + kept->selected_len <= kept_len(kept, KEPT_protocols);
 }
 
-size_t upgrade_packed_size(const uint8_t *packed)
+static const struct image_field kept_fields[] = {
+    IMAGE_NUMBERS(struct upgrade_kept, len, UINT32_MAX),
+    IMAGE_ANY(struct upgrade_kept, selected_at),
+    IMAGE_ANY(struct upgrade_kept, selected_len),
+    IMAGE_FLAG(struct upgrade_kept, client_resumes),
+};
+IMAGE_TABLE(upgrade_table, struct upgrade_kept, kept_fields, .holds = holds);
+
+/* Text that is too long to be packed stands as it is. */
+bool upgrade_save(const struct upgrade_kept *kept, const struct image_words *words, struct buffer *to)
 {
-    return (size_t)packed[0] << 8 | packed[1];
+    static _Thread_local uint8_t memory[PACKED_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct image image = image_to(to, VERSION, 0);
+    struct slice text = slice_of(kept->memory, upgrade_kept_size(kept) - sizeof *kept);
+    bool packs = text.len <= IMAGE_PACK_MAX;
+
+    image_part(&image, &upgrade_table, (struct upgrade_kept *)kept); /* one that writes changes nothing */
+    image_bit(&image, packs);
+    if (packs)
+        image_pack(words, text, &w);
+    return image_done(&image) && buffer_put(to, packs ? writer_slice(&w) : text);
 }
 
-struct upgrade_kept *upgrade_open(struct slice packed, const struct alike *alike, void *memory)
+/* Reads what stands in front of the text. */
+static bool read_front(struct slice saved, struct upgrade_kept *kept, bool *packed, struct slice *text)
 {
-    struct writer w = writer_of(memory, upgrade_packed_size(packed.at));
+    struct image image = image_from(saved, VERSION, 0);
 
-    alike_unpack(alike, slice_from(packed, 2), &w);
-    return memory;
+    image_part(&image, &upgrade_table, kept);
+    *packed = image_bit(&image, false);
+    *text = image.from.rest;
+    return !image.failed;
+}
+
+size_t upgrade_saved_size(struct slice saved)
+{
+    struct upgrade_kept front = {.client_resumes = false};
+    struct slice text;
+    bool packed;
+
+    return read_front(saved, &front, &packed, &text) ? upgrade_kept_size(&front) : 0;
+}
+
+bool upgrade_load(struct slice saved, const struct image_words *words, struct upgrade_kept *kept)
+{
+    struct slice text;
+    bool packed;
+
+    *kept = (struct upgrade_kept){.client_resumes = false};
+    if (!read_front(saved, kept, &packed, &text))
+        return false;
+    struct writer w = writer_of(kept->memory, upgrade_kept_size(kept) - sizeof *kept);
+    if (!packed)
+        writer_put(&w, text);
+    bool whole = packed ? image_unpack(words, text, &w) : !w.full && w.len == w.size;
+    if (!whole || !handover_is_packed(kept_text(kept, KEPT_handover)))
+        return false;
+    const struct handover handover = upgrade_handover(kept);
+    return fits(&handover);
 }
 
 /* ---- to a worker ---- */

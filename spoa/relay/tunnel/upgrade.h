@@ -6,7 +6,8 @@
 #ifndef CELLGATE_RELAY_TUNNEL_UPGRADE_H
 #define CELLGATE_RELAY_TUNNEL_UPGRADE_H
 
-#include "spoa/base/bytes/alike.h"
+#include "spoa/base/bytes/image.h"
+#include "spoa/base/bytes/image_pack.h"
 #include "spoa/proto/handover.h"
 #include "spoa/proto/ws_handshake.h"
 #include "spoa/relay/resume/adapter.h"
@@ -48,14 +49,20 @@ void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgr
 /* Its client has had its 101, for which alone the key was kept: upgrade.key is absent from now on. False: it was already. */
 bool upgrade_forget_key(struct upgrade_kept *kept);
 
-/* What many upgrades have in common: the words of a dictionary for upgrade_pack. */
+/* ---- as an image (spoa/base/image.h) ---- */
+#define UPGRADE_KEPT_MAX (UPGRADE_HEAD_MAX + 65536) /* bytes, of one that is read from an image */
+extern const struct image_table upgrade_table;
+
+/* Returns what many upgrades have in common, for image_words_new. */
 struct slice upgrade_words(void);
-/* One that rests, in still fewer bytes, by what was learnt. w->full: it does not fit there, or is longer than
- * ALIKE_MOST. */
-void upgrade_pack(const struct upgrade_kept *kept, const struct alike *alike, struct writer *w);
-/* Of one that this alike has packed, in memory that is aligned and has upgrade_packed_size bytes, at most ALIKE_MOST. */
-struct upgrade_kept *upgrade_open(struct slice packed, const struct alike *alike, void *memory);
-size_t upgrade_packed_size(const uint8_t *packed);
+/* Appends the image. Returns false if the buffer's limit is reached or memory is short. */
+bool upgrade_save(const struct upgrade_kept *kept, const struct image_words *words, struct buffer *to)
+    __attribute__((warn_unused_result));
+/* Returns the size of the upgrade that this is the image of, at most UPGRADE_KEPT_MAX; 0: it is none. */
+size_t upgrade_saved_size(struct slice saved);
+/* Reads an image, by the words that it was written by, into aligned memory of upgrade_saved_size. Returns false if it cannot be. */
+bool upgrade_load(struct slice saved, const struct image_words *words, struct upgrade_kept *kept)
+    __attribute__((warn_unused_result));
 
 /* The request to a worker. fields: more of them, each line with its end; w->full when it does not fit. */
 void upgrade_request(const struct upgrade *upgrade, const struct target *to, struct slice key,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A tunnel and the agent: what it asks, what it watches, and its turn when many move at once. */
+#include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -39,14 +40,17 @@ static int32_t idle_seconds(const struct tunnel *t)
     return idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
 }
 
-/* Also of a tunnel that rests, which it then still does: the agent may have come back. */
+/* The agent may have come back, and asks for all tunnels at once: those that rest go on resting. */
 static void say(void *owner, bool watch, struct question_text *to)
 {
-    union tunnel_memory memory;
-    const struct tunnel *t = &tunnel_rest_read(owner, &memory)->tunnel;
+    static_assert(QUESTION_TEXTS >= TUNNEL_HEAD_MAX, "an upgrade is read there");
+    struct tunnel_visit visit;
+
+    tunnel_visit(owner, &visit, to->memory);
+    const struct tunnel *t = visit.stats.tunnel;
     const struct target *target = tunnel_target(t);
 
-    to->handover = upgrade_handover(tunnel_rest_look_at_upgrade(owner));
+    to->handover = upgrade_handover(visit.stats.upgrade);
     to->epoch = watch ? t->connector.watched : t->connector.epoch;
     to->settles = !t->outside;
     if (!watch)
@@ -127,7 +131,7 @@ static void settle(struct tunnel_io *io, struct answer *answer)
 /* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
 static void on_answered(void *owner, bool watch, const struct answer *told)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct tunnel_io *io = tunnel_wake(owner);
     struct answer known = *told, *answer = &known;
     bool waited = io->move;
 
@@ -148,14 +152,16 @@ const struct question_user tunnel_agent_user = {.say = say, .answered = on_answe
 /* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. It is looked at only. */
 static int connect_ahead(void *owner, const struct answer *answer)
 {
-    const struct tunnel_io *io = tunnel_rest_look_at(owner);
+    struct tunnel_visit visit;
 
-    return tunnel_would_leave(&io->tunnel, answer) ? tunnel_connect_ahead(io, &answer->target) : -1;
+    tunnel_visit(owner, &visit, NULL);
+    return tunnel_would_leave(visit.stats.tunnel, answer) ? tunnel_connect_ahead(visit.io, &answer->target)
+                                                          : -1;
 }
 
 static void go(void *owner, const struct answer *answer, int fd)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct tunnel_io *io = tunnel_wake(owner);
     struct ahead ahead = {fd, &answer->target};
 
     io->move = NULL;

@@ -11,9 +11,8 @@
 #include "spoa/relay/tunnel_io/recheck_io.h"
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
-#define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
-#define EARLY_LEAST 4096                              /* of them, however short memory is */
-#define STOOD_STILL SECOND                            /* that a timer is late then */
+#define EARLY_LEAST 4096   /* of them, however short memory is */
+#define STOOD_STILL SECOND /* that a timer is late then */
 #define PATIENCE    SECOND
 
 /* ---- reading ---- */
@@ -39,7 +38,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 
 void tunnel_io_worker_ready(void *owner, int events)
 {
-    on_leg_ready(tunnel_rest_wake(owner), WORKER, events);
+    on_leg_ready(tunnel_wake(owner), WORKER, events);
 }
 
 /* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
@@ -58,7 +57,7 @@ static void read_early(struct tunnel_io *io)
 
 static void on_client_ready(void *owner, int events)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct tunnel_io *io = tunnel_wake(owner);
 
     if (io->accepted) {
         on_leg_ready(io, CLIENT, events);
@@ -68,7 +67,7 @@ static void on_client_ready(void *owner, int events)
     }
 }
 
-enum { CACHE_LINE = 64, PACKED_LINES = 2 /* most are shorter */ };
+enum { CACHE_LINE = 64, IMAGE_LINES = 3 /* most of a work are shorter */ };
 
 static void fetch(const void *at, size_t from, size_t to)
 {
@@ -83,7 +82,7 @@ void tunnel_io_soon(const struct loop_io *io)
         return;
     const struct tunnel_seat *seat = loop_io_owner(io);
     if (seat->rests) {
-        fetch(seat->packed, 0, PACKED_LINES * CACHE_LINE);
+        fetch(seat->image, 0, IMAGE_LINES * CACHE_LINE);
         return;
     }
     size_t size = seat->thread->rest.kinds[seat->kind].works.size;
@@ -181,7 +180,7 @@ static void release(void *context)
 void tunnel_io_cut(struct tunnel_seat *seat)
 {
     struct relay_thread *thread = seat->thread;
-    struct tunnel_io *io = tunnel_rest_wake(seat);
+    struct tunnel_io *io = tunnel_wake(seat);
     if (io->gone)
         return;
     io->gone = true;
@@ -267,7 +266,7 @@ static void look_again(struct tunnel_io *io)
 
 void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
 {
-    struct tunnel_io *io = tunnel_rest_wake(seat);
+    struct tunnel_io *io = tunnel_wake(seat);
     uint64_t now = loop_clock();
 
     /* With the machine all others may have stood still, too: silent peers get a moment to say what they would have said. A tunnel
@@ -293,12 +292,10 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
     const struct limits_owner owner = tunnel_limits_owner(h);
 
     io->entered = true;
-    io->thread = thread;
     io->left[CLIENT] = io->left[WORKER] =
         buffer_with_limit(BUFFER_LIMIT_MAX); /* one read, or what was moved */
     seat->share = time_shares_take(&thread->shares, &owner);
-    io->stats = (struct tunnel_stats){.thread = thread,
-                                      .use = limits_use_begin(thread->limits, &owner),
+    io->stats = (struct tunnel_stats){.use = limits_use_begin(thread->limits, &owner),
                                       .id = ++thread->next_id,
                                       .route = relay_metrics_route(thread->metrics, h->route)};
     seat->io = io;
@@ -372,7 +369,7 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
 
 void tunnel_io_end(struct tunnel_seat *seat, enum close_reason reason)
 {
-    struct tunnel_io *io = tunnel_rest_wake(seat);
+    struct tunnel_io *io = tunnel_wake(seat);
 
     tunnel_end(&io->tunnel, reason, loop_clock());
     tunnel_io_update(io);
@@ -386,17 +383,4 @@ struct tunnel_seat *tunnel_io_next(const struct tunnel_seat *seat)
 bool tunnel_io_is_closing(const struct tunnel_seat *seat)
 {
     return !seat->rests && seat->io->tunnel.state >= TUNNEL_closing;
-}
-
-struct slice tunnel_io_sandbox(const struct tunnel_seat *seat)
-{
-    return upgrade_handover(tunnel_rest_look_at_upgrade(seat)).sandbox;
-}
-
-const struct tunnel_stats *tunnel_io_stats(const struct tunnel_seat *seat)
-{
-    struct tunnel_io *io = tunnel_rest_look_at(seat);
-
-    io->stats.upgrade = tunnel_rest_look_at_upgrade(seat);
-    return &io->stats;
 }

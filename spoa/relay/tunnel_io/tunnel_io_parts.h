@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tunnel_io_parts: what the files of a tunnel share. A tunnel at which nothing happens takes little: of each there is
- * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is packed, until an
- * event wakes it. On the tunnel's thread.
+ * always a seat; its work exists while something happens, and for up to half a second behind that. Then it rests: only its image is
+ * left, until an event wakes it (tunnel_wake). Who only looks at it visits it (tunnel_visit). On the tunnel's thread.
  */
-#ifndef CELLGATE_RELAY_TUNNEL_IO_TUNNEL_IO_PARTS_H
-#define CELLGATE_RELAY_TUNNEL_IO_TUNNEL_IO_PARTS_H
+#ifndef CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
+#define CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
 
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
 
 struct dial;
 struct recheck_io;
+
+#define EARLY_MAX (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
 
 enum { TUNNEL_FRAMES = 256 };      /* that one event of a tunnel handles */
 enum { TUNNEL_LEFT_MOST = 16384 }; /* bytes for a side that are still sent to it when a tunnel gives way */
@@ -28,10 +30,13 @@ enum replay_permit {
     PERMIT_OVER,  /* it goes on without: others do not wait longer */
 };
 
-/* A tunnel at rest, in one piece of memory: its work, folded (spoa/base/bytes/fold.h), and its upgrade (spoa/base/bytes/alike.h). */
-struct tunnel_packed {
-    uint16_t work_len, upgrade_len; /* upgrade_len 0: it could not be packed, and is where its work says */
-    uint8_t bytes[];
+/* A tunnel at rest is its image (spoa/base/image.h), in one piece of memory: first of its work, then of its upgrade. What its work owns on
+ * the heap stays where it is. */
+struct tunnel_image {
+    uint16_t work_len;
+    uint16_t upgrade_len; /* 0: the upgrade is too long to be packed, and stays where it is, too */
+    uint8_t kept_count;
+    uint8_t bytes[]; /* both images, and pointers to the memory that its work owns */
 };
 
 /* What is always there of a tunnel, and what others point to. */
@@ -39,13 +44,13 @@ struct tunnel_seat {
     struct relay_thread *thread;
     struct loop_share *share; /* of the thread's time: its owner's */
     union {
-        struct tunnel_io *io;         /* its work */
-        struct tunnel_packed *packed; /* at rest */
+        struct tunnel_io *io;       /* its work */
+        struct tunnel_image *image; /* at rest */
     };
     struct deadline deadline; /* of its thread's */
     uint8_t kind;             /* of rest.kinds */
     bool rests;
-    bool holds; /* at rest: what it holds counts where memory is short */
+    bool holds;            /* at rest: what it holds counts where memory is short */
     struct loop_io sockets[2];
     struct tunnel_seat *next, **link;
     union {
@@ -72,8 +77,8 @@ struct tunnel_io {
     bool upgrade_small; /* of rest.upgrades, not malloc's */
     struct tunnel tunnel;
     struct tunnel_stats stats;
-    struct upgrade_kept *upgrade;   /* NULL: it is packed */
-    struct tunnel_packed *packed;   /* since it rested, until its upgrade was needed; NULL else */
+    struct upgrade_kept *upgrade;   /* NULL: it is in `image` */
+    struct tunnel_image *image;     /* since it rested, until its upgrade was needed; NULL else */
     struct tunnel_io *next, **link; /* of those that do not rest */
     uint64_t patient_until;         /* nobody's silence is judged before */
     struct buffer early;            /* from the client, before its 101 */
@@ -91,27 +96,18 @@ struct tunnel_io {
     uint64_t permit_since;
 };
 
-/* Room for one of any kind. */
-union tunnel_memory {
-    struct tunnel_io io;
-    uint8_t bytes[sizeof(struct tunnel_io) + ADAPTER_STATE_MOST];
-};
-
 /* ---- tunnel_rest.c ---- */
-/* The work of a new one, zeroed, and of which kind it is; NULL when out of memory. */
+/* How the work of a tunnel is written out. */
+extern const struct image_table tunnel_io_table;
+/* Returns the work of a new one, zeroed, and of which kind it is; NULL if memory is short. */
 struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind);
 void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind);
-/* Its work, for an event: never without memory, since its place is kept while it rests. */
-struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
-/* To look at it only: as it is, or, at rest, in this memory. */
-const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory);
-/* The same, until another one is looked at. */
-struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
-/* Its upgrade to look at, until that of another one is. */
-struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);
-/* Its upgrade, until it rests again; without memory, which io.upgrade says, only to look at. */
+/* Returns the tunnel's work, for an event. It needs no memory, as the place of the work is kept while the tunnel rests. */
+struct tunnel_io *tunnel_wake(struct tunnel_seat *seat);
+/* Returns its upgrade, until it rests again. If memory is short, which a NULL in io.upgrade says, it is only to be looked at, and
+ * only until another one is. */
 struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
-/* Returns a copy of its upgrade with this handover, to replace it by or to free; NULL without memory. */
+/* Returns a copy of its upgrade with this handover, to replace it by or to free; NULL if memory is short. */
 struct upgrade_kept *tunnel_rest_with_handover(struct tunnel_io *io, const struct handover *handover);
 /* Frees its upgrade, which no dial may use, and takes over this one. */
 void tunnel_rest_replace_upgrade(struct tunnel_io *io, struct upgrade_kept *fresh);
@@ -120,8 +116,9 @@ const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
 
 /* Of a new one: takes over upgrade, which malloc gave. */
 void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade);
-/* A new one: where it lies from now on; that it is awake. */
+/* Ties the work of a tunnel to its seat. */
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
+/* Counts a new one as awake. */
 void tunnel_rest_stir(struct tunnel_io *io);
 /* It has ended, awake. */
 void tunnel_rest_leave(struct tunnel_io *io);

@@ -92,20 +92,22 @@ bool tunnel_limits_may_hold(struct tunnel_io *io)
 }
 
 /* Also one that is closing: its client may take what is left for as long as `stall`. */
-static bool may_give_way(const struct tunnel_io *io)
+static bool may_give_way(const struct tunnel_stats *s)
 {
-    return tunnel_is_open(&io->tunnel) ||
-           (io->tunnel.state == TUNNEL_closing && io->stats.use.held > TUNNEL_LEFT_MOST);
+    return tunnel_is_open(s->tunnel) ||
+           (s->tunnel->state == TUNNEL_closing && s->use.held > TUNNEL_LEFT_MOST);
 }
 
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
 {
+    struct tunnel_visit visit;
+
     for (const struct tunnel_seat *seat = thread->tunnels; seat; seat = seat->next) {
         if (seat->rests && !seat->holds)
             continue;
-        const struct tunnel_io *io = tunnel_rest_look_at(seat);
-        if (may_give_way(io))
-            limits_round_look(round, &io->stats.use);
+        tunnel_visit(seat, &visit, NULL);
+        if (may_give_way(&visit.stats))
+            limits_round_look(round, &visit.stats.use);
     }
 }
 
@@ -121,14 +123,15 @@ static void give_way(struct tunnel_io *io)
 
 void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round)
 {
+    struct tunnel_visit visit;
+
     for (struct tunnel_seat *seat = thread->tunnels, *next; seat && round->lacking; seat = next) {
         next = seat->next;
         if (seat->rests && !seat->holds)
             continue;
-        const struct tunnel_io *seen = tunnel_rest_look_at(seat);
-        if (!may_give_way(seen) || !limits_round_takes(thread->limits, round, &seen->stats.use))
-            continue;
-        give_way(tunnel_rest_wake(seat));
+        tunnel_visit(seat, &visit, NULL);
+        if (may_give_way(&visit.stats) && limits_round_takes(thread->limits, round, &visit.stats.use))
+            give_way(tunnel_wake(seat));
     }
 }
 

@@ -8,13 +8,112 @@
 #define REST_AFTER    (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
 #define LOOKED_AT     256                 /* tunnels at a time, which takes up to a millisecond */
 
+enum {
+    VERSION = 1,
+    KEPT_MAX = 48,    /* pieces of memory that the work of a tunnel owns */
+    IMAGE_MAX = 65536 /* bytes of both images of a tunnel at rest */
+};
+
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
 {
     io->seat = seat;
+    io->thread = seat->thread;
+    io->stats.thread = seat->thread;
     io->stats.upgrade = NULL; /* tunnel_rest_stats */
-    io->stats.tunnel = seat ? &io->tunnel : NULL;
-    tunnel_moved(&io->tunnel, seat ? io : NULL, seat ? io + 1 : NULL);
+    io->stats.tunnel = &io->tunnel;
 }
+
+/* ---- the image of its work ---- */
+/* Its owner's account is memory that stays where it is. Another process opens one of its own. */
+static void image_holder(struct image *image, void *object)
+{
+    struct limits_use *use = object;
+    void *holder = use->holder;
+
+    if (image->kept)
+        image_memory(image, &holder, 0, 0);
+    use->holder = holder;
+}
+
+static const struct image_field use_fields[] = {
+    IMAGE_BY(struct limits_use, holder, image_holder),
+    IMAGE_ANY(struct limits_use, held),
+    IMAGE_ANY(struct limits_use, wanted),
+};
+static IMAGE_TABLE(use_table, struct limits_use, use_fields);
+
+static const struct image_field stats_fields[] = {
+    IMAGE_DERIVED(struct tunnel_stats, thread), /* these by tunnel_rest_place */
+    IMAGE_DERIVED(struct tunnel_stats, upgrade),
+    IMAGE_DERIVED(struct tunnel_stats, tunnel),
+    IMAGE_ANY(struct tunnel_stats, id),
+    IMAGE_ANY(struct tunnel_stats, route),
+    IMAGE_PART(struct tunnel_stats, use, &use_table),
+    IMAGE_ANY(struct tunnel_stats, opening),
+};
+static IMAGE_TABLE(stats_table, struct tunnel_stats, stats_fields);
+
+/* An upgrade that is not in an image of its own (upgrade_save) stays where it is. */
+static void image_upgrade(struct image *image, void *object)
+{
+    struct tunnel_io *io = object;
+    void *upgrade = io->upgrade;
+
+    image_check(image, image->kept || !upgrade);
+    image_memory(image, &upgrade, 0, 0);
+    io->upgrade = upgrade;
+}
+
+/* What stays where it is while a tunnel rests, and is begun anew in another process. Before that, forward_gather empties the pipe. */
+#define STAYS(field)                                             \
+    static void image_##field(struct image *image, void *object) \
+    {                                                            \
+        struct tunnel_io *io = object;                           \
+        void *memory = io->field;                                \
+        if (image->kept)                                         \
+            image_memory(image, &memory, 0, 0);                  \
+        io->field = memory;                                      \
+    }
+STAYS(pipe)
+STAYS(ask)
+STAYS(move)
+
+/* What is begun anew is not there while a tunnel rests. */
+static const struct image_field fields[] = {
+    IMAGE_DERIVED(struct tunnel_io, seat), /* these two by tunnel_rest_place */
+    IMAGE_DERIVED(struct tunnel_io, thread),
+    IMAGE_DERIVED(struct tunnel_io, stirred), /* and the list by tunnel_rest_stir */
+    IMAGE_FLAGS(struct tunnel_io, little),
+    IMAGE_FLAGS(struct tunnel_io, dense),
+    IMAGE_FLAGS(struct tunnel_io, broken),
+    IMAGE_FLAG(struct tunnel_io, accepted),
+    IMAGE_ANEW(struct tunnel_io, gone), /* such a tunnel is written no more */
+    IMAGE_FLAG(struct tunnel_io, entered),
+    IMAGE_FLAG(struct tunnel_io, gives_way),
+    IMAGE_ANEW(struct tunnel_io, moving),
+    IMAGE_FLAG(struct tunnel_io, upgrade_small),
+    IMAGE_PART(struct tunnel_io, tunnel, &tunnel_table),
+    IMAGE_PART(struct tunnel_io, stats, &stats_table),
+    IMAGE_BY(struct tunnel_io, upgrade, image_upgrade),
+    IMAGE_DERIVED(struct tunnel_io, image), /* the seat's */
+    IMAGE_DERIVED(struct tunnel_io, next),
+    IMAGE_DERIVED(struct tunnel_io, link),
+    IMAGE_TIME(struct tunnel_io, patient_until),
+    IMAGE_BUFFER(struct tunnel_io, early, EARLY_MAX),
+    IMAGE_BUFFERS(struct tunnel_io, left, BUFFER_LIMIT_MAX),
+    IMAGE_BY(struct tunnel_io, pipe, image_pipe),
+    IMAGE_FLAG(struct tunnel_io, client_bounded),
+    IMAGE_ANEW(struct tunnel_io, dial),
+    IMAGE_ANEW(struct tunnel_io, recheck),
+    IMAGE_ANEW(struct tunnel_io, ahead),
+    IMAGE_ANEW(struct tunnel_io, probing), /* these two belong to the dial */
+    IMAGE_ANEW(struct tunnel_io, dialled_at),
+    IMAGE_BY(struct tunnel_io, ask, image_ask),
+    IMAGE_BY(struct tunnel_io, move, image_move),
+    IMAGE_NUMBER(struct tunnel_io, permit, PERMIT_OVER),
+    IMAGE_TIME(struct tunnel_io, permit_since),
+};
+IMAGE_TABLE(tunnel_io_table, struct tunnel_io, fields);
 
 /* ---- its work ---- */
 static struct tunnel_kind *kind_of(const struct tunnel_seat *seat)
@@ -27,7 +126,8 @@ static struct tunnel_kind kind_for(const struct adapter *adapter)
     size_t size = sizeof(struct tunnel_io) + ((adapter->state_len + 7) & ~(size_t)7);
 
     assert(adapter->state_len <= ADAPTER_STATE_MOST);
-    return (struct tunnel_kind){adapter, slabs_of(size), {.size = size}};
+    static_assert(sizeof(struct tunnel_io) + ADAPTER_STATE_MOST <= TUNNEL_WORK_MAX, "a visit holds the work");
+    return (struct tunnel_kind){adapter, slabs_of(size)};
 }
 
 struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind)
@@ -49,26 +149,71 @@ void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t ki
 }
 
 /* ---- its upgrade ---- */
-static struct slice packed_work(const struct tunnel_packed *packed)
+static struct slice work_image(const struct tunnel_image *image)
 {
-    return slice_of(packed->bytes, packed->work_len);
+    return slice_of(image->bytes, image->work_len);
 }
 
-/* Absent: it is not packed. */
-static struct slice packed_upgrade(const struct tunnel_packed *packed)
+static struct slice upgrade_image(const struct tunnel_image *image)
 {
-    return packed && packed->upgrade_len ? slice_of(packed->bytes + packed->work_len, packed->upgrade_len)
-                                         : slice_text(NULL);
+    return slice_of(image->bytes + image->work_len, image->upgrade_len);
 }
 
-struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat)
-{
-    const struct tunnel_rest *rest = &seat->thread->rest;
-    struct slice packed = packed_upgrade(seat->rests ? seat->packed : seat->io->packed);
-    union tunnel_memory memory;
+/* ---- the memory that stays where it is: pointers behind both images, in a few bytes, as they are not far from the seat ---- */
+enum { POINTER_MAX = 10 /* bytes of one */, POINTER_UNIT = 8, BITS = 7, MORE = 1 << BITS };
 
-    return slice_present(packed) ? upgrade_open(packed, rest->alike, rest->head)
-                                 : tunnel_rest_read(seat, &memory)->upgrade;
+static uint8_t *put_pointer(uint8_t *to, const void *pointer, const struct tunnel_seat *near)
+{
+    intptr_t units = ((intptr_t)pointer - (intptr_t)near) / POINTER_UNIT;
+    uint64_t value = units < 0 ? ~((uint64_t)units << 1) : (uint64_t)units << 1;
+
+    assert((uintptr_t)pointer % POINTER_UNIT == 0);
+    for (; value >= MORE; value >>= BITS)
+        *to++ = (uint8_t)(value | MORE);
+    *to++ = (uint8_t)value;
+    return to;
+}
+
+static const uint8_t *take_pointer(const uint8_t *from, void **pointer, const struct tunnel_seat *near)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    do
+        value |= (uint64_t)(*from & (MORE - 1)) << shift;
+    while (shift += BITS, *from++ & MORE);
+    intptr_t units = value & 1 ? (intptr_t) ~(value >> 1) : (intptr_t)(value >> 1);
+    *pointer = (void *)((intptr_t)near + units * POINTER_UNIT);
+    return from;
+}
+
+static size_t put_kept(uint8_t *to, void *const *kept, size_t count, const struct tunnel_seat *seat)
+{
+    uint8_t *at = to;
+
+    for (size_t i = 0; i < count; i++)
+        at = put_pointer(at, kept[i], seat);
+    return (size_t)(at - to);
+}
+
+static void take_kept(const struct tunnel_seat *seat, void **kept)
+{
+    const struct tunnel_image *image = seat->image;
+    const uint8_t *at = image->bytes + image->work_len + image->upgrade_len;
+
+    for (size_t i = 0; i < image->kept_count; i++)
+        at = take_pointer(at, &kept[i], seat);
+}
+
+/* Reads what this thread has written. */
+static struct upgrade_kept *load_upgrade(const struct tunnel_rest *rest, const struct tunnel_image *image,
+                                         void *to)
+{
+    bool loaded = upgrade_load(upgrade_image(image), rest->words, to);
+
+    assert(loaded);
+    (void)loaded;
+    return to;
 }
 
 void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade)
@@ -93,27 +238,26 @@ static void give_upgrade(struct tunnel_rest *rest, struct upgrade_kept *upgrade,
 void tunnel_rest_free_upgrade(struct tunnel_io *io)
 {
     give_upgrade(&io->thread->rest, io->upgrade, io->upgrade_small);
-    free(io->packed);
+    free(io->image);
     io->upgrade = NULL;
-    io->packed = NULL;
+    io->image = NULL;
 }
 
 struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io)
 {
     struct tunnel_rest *rest = &io->thread->rest;
-    struct slice packed = packed_upgrade(io->packed);
 
     if (io->upgrade)
         return io->upgrade;
-    size_t size = upgrade_packed_size(packed.at);
+    size_t size = upgrade_saved_size(upgrade_image(io->image));
     bool small = size <= UPGRADE_SMALL;
     void *memory = small ? slabs_take(&rest->upgrades) : malloc(size);
     if (!memory)
-        return tunnel_rest_look_at_upgrade(io->seat);
-    io->upgrade = upgrade_open(packed, rest->alike, memory);
+        return load_upgrade(rest, io->image, rest->head);
+    io->upgrade = load_upgrade(rest, io->image, memory);
     io->upgrade_small = small;
-    free(io->packed);
-    io->packed = NULL;
+    free(io->image);
+    io->image = NULL;
     return io->upgrade;
 }
 
@@ -163,72 +307,82 @@ void tunnel_rest_leave(struct tunnel_io *io)
     io->link = NULL;
 }
 
-/* As it was packed before, if it was not needed since. w->full: it cannot be packed. */
-static void pack_upgrade(struct tunnel_io *io, struct writer *w)
+/* ---- to rest ---- */
+/* Appends the image of the upgrade, or the one that is there if the upgrade was not needed since. Returns false if it stays where it is. */
+static bool write_upgrade(struct tunnel_io *io, struct buffer *to)
 {
-    struct alike *alike = io->thread->rest.alike;
-
-    if (io->upgrade) {
-        (void)upgrade_forget_key(io->upgrade); /* which is there if it rests for the first time */
-        upgrade_pack(io->upgrade, alike, w);
-    } else {
-        writer_put(w, packed_upgrade(io->packed));
+    if (!io->upgrade)
+        return buffer_put(to, upgrade_image(io->image));
+    (void)upgrade_forget_key(io->upgrade); /* which is there if it rests for the first time */
+    if (upgrade_kept_size(io->upgrade) > TUNNEL_HEAD_MAX ||
+        !upgrade_save(io->upgrade, io->thread->rest.words, to)) {
+        buffer_cut(to, 0);
+        return false;
     }
+    return true;
 }
 
-/* In memory of its own; NULL when out of memory. io is nowhere. */
-static struct tunnel_packed *pack(struct tunnel_io *io, struct fold *fold)
+/* Returns the images of a tunnel in memory of their own, or NULL if memory is short; io is as before then. */
+static struct tunnel_image *write_images(struct tunnel_io *io, struct buffer *to)
 {
-    static _Thread_local uint8_t upgrade_memory[UINT16_MAX], work_memory[FOLD_PACKED_MOST];
-    struct writer upgrade = writer_of(upgrade_memory, sizeof upgrade_memory);
-    struct upgrade_kept *kept = io->upgrade;
-    struct tunnel_packed *before = io->packed;
-    bool small = io->upgrade_small;
+    void *kept[KEPT_MAX];
+    uint8_t near[KEPT_MAX * POINTER_MAX];
+    struct upgrade_kept *upgrade = io->upgrade;
+    bool small = io->upgrade_small, written = write_upgrade(io, to);
+    size_t upgrade_len = buffer_len(to);
 
-    pack_upgrade(io, &upgrade);
-    size_t upgrade_len = upgrade.full ? 0 : upgrade.len;
-    if (upgrade_len) {
+    if (written) {
         io->upgrade = NULL;
         io->upgrade_small = false;
     }
-    io->packed = NULL;
-    size_t work_len = fold_pack(fold, io, work_memory);
-    struct tunnel_packed *packed =
-        work_len == FOLD_NO_MEMORY ? NULL : malloc(sizeof *packed + work_len + upgrade_len);
-    if (!packed) {
-        io->upgrade = kept;
+    struct image image = image_to(to, VERSION, loop_clock());
+    image_keep(&image, kept, KEPT_MAX);
+    image_part(&image, &tunnel_io_table, io);
+    size_t work_len = buffer_len(to) - upgrade_len,
+           kept_len = put_kept(near, kept, image.kept_count, io->seat);
+    size_t size = offsetof(struct tunnel_image, bytes) + buffer_len(to) + kept_len;
+    struct tunnel_image *images = image_done(&image) && (written || upgrade) ? malloc(size) : NULL;
+    if (!images) {
+        io->upgrade = upgrade;
         io->upgrade_small = small;
-        io->packed = before;
         return NULL;
     }
-    *packed = (struct tunnel_packed){(uint16_t)work_len, (uint16_t)upgrade_len};
-    memcpy(packed->bytes, work_memory, work_len);
-    memcpy(packed->bytes + work_len, upgrade_memory, upgrade_len);
+    *images = (struct tunnel_image){(uint16_t)work_len, (uint16_t)upgrade_len, (uint8_t)image.kept_count};
+    memcpy(images->bytes, buffer_slice(to).at + upgrade_len, work_len);
     if (upgrade_len)
-        give_upgrade(&io->thread->rest, kept, small);
-    free(before);
-    return packed;
+        memcpy(images->bytes + work_len, buffer_slice(to).at, upgrade_len);
+    memcpy(images->bytes + buffer_len(to), near, kept_len);
+    if (written && upgrade)
+        give_upgrade(&io->thread->rest, upgrade, small);
+    free(io->image);
+    io->image = NULL;
+    return images;
 }
 
-/* An object is byte for byte what it was, so that any state may rest; but a dial and what it belongs to end soon. */
 static void lay_down(struct tunnel_io *io)
 {
     struct tunnel_seat *seat = io->seat;
-    bool holds = tunnel_stats_held(&io->stats) > 0;
+    struct tunnel_rest *rest = &seat->thread->rest;
 
-    tunnel_rest_leave(io);
-    tunnel_rest_place(io, NULL);
-    struct tunnel_packed *packed = pack(io, &kind_of(seat)->fold);
-    if (!packed) {
-        tunnel_rest_place(io, seat);
-        tunnel_rest_stir(io);
+    buffer_cut(&rest->image, 0);
+    struct tunnel_image *image = write_images(io, &rest->image);
+    if (!image) {
+        io->stirred = true;
         return;
     }
+    seat->holds = tunnel_stats_held(&io->stats) > 0;
+    tunnel_rest_leave(io);
     slabs_rest(&kind_of(seat)->works, io);
-    seat->packed = packed;
+    seat->image = image;
     seat->rests = true;
-    seat->holds = holds;
-    seat->thread->rest.resting++;
+    rest->resting++;
+}
+
+/* Returns true if a tunnel has nothing that would have to be begun anew, and nothing has happened to it for a while. */
+static bool may_rest(const struct tunnel_io *io)
+{
+    return !io->stirred && io->tunnel.state == TUNNEL_serving && !io->dial && !io->recheck && !io->moving &&
+           !io->gone;
 }
 
 /* Those that have something to do are served in between. */
@@ -239,7 +393,7 @@ static void on_look(void *owner)
 
     for (unsigned i = 0; io && i < LOOKED_AT; i++, io = next) {
         next = io->next;
-        if (!io->stirred && !io->dial && !io->recheck && io->tunnel.state == TUNNEL_serving)
+        if (may_rest(io))
             lay_down(io);
         else
             io->stirred = false;
@@ -249,72 +403,76 @@ static void on_look(void *owner)
         loop_timer_set(&rest->look, io ? 0 : REST_AFTER);
 }
 
-static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
+/* ---- to wake, and to visit ---- */
+/* Reads what this thread has written, into zeroed memory. What was written can be read, and it needs no memory. */
+static void read_work(struct tunnel_seat *seat, struct tunnel_io *io)
 {
-    fold_unpack(&kind_of(seat)->fold, packed_work(seat->packed), io);
-    tunnel_rest_place(io, (struct tunnel_seat *)seat);
+    struct tunnel_image *resting = seat->image;
+    void *kept[KEPT_MAX];
+    struct image image = image_from(work_image(resting), VERSION, UINT64_MAX);
+    const struct tunnel_place place = {&seat->thread->host, io, &seat->thread->settings.tunnel};
+
+    take_kept(seat, kept);
+    image_keep(&image, kept, resting->kept_count);
+    io->tunnel.forward.adapter = kind_of(seat)->adapter;
+    tunnel_place(&io->tunnel, &place, io + 1);
+    image_part(&image, &tunnel_io_table, io);
+    assert(image_done(&image));
+    tunnel_rest_place(io, seat);
 }
 
-static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
-{
-    unpack(seat, io);
-    if (seat->packed->upgrade_len)
-        io->packed = seat->packed;
-    else
-        free(seat->packed);
-    seat->rests = false;
-    seat->io = io;
-    seat->thread->rest.resting--;
-}
-
-struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat)
+struct tunnel_io *tunnel_wake(struct tunnel_seat *seat)
 {
     if (!seat->rests) {
         seat->io->stirred = true;
         return seat->io;
     }
     struct tunnel_io *io = slabs_wake(&kind_of(seat)->works);
-    take_up(seat, io);
+    read_work(seat, io);
+    if (seat->image->upgrade_len)
+        io->image = seat->image;
+    else
+        free(seat->image);
+    seat->rests = false;
+    seat->io = io;
+    seat->thread->rest.resting--;
     tunnel_rest_stir(io);
     return io;
 }
 
-const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory)
+void tunnel_visit(const struct tunnel_seat *seat, struct tunnel_visit *visit, void *head)
 {
-    if (!seat->rests)
-        return seat->io;
-    unpack(seat, &memory->io);
-    return &memory->io;
-}
+    struct tunnel_io *io = seat->rests ? (struct tunnel_io *)(void *)visit->work : seat->io;
+    const struct tunnel_image *image = seat->rests ? seat->image : io->image;
 
-struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat)
-{
-    if (!seat->rests)
-        return seat->io;
-    unpack(seat, &seat->thread->rest.spare->io);
-    return &seat->thread->rest.spare->io;
+    if (seat->rests) {
+        memset(io, 0, kind_of(seat)->works.size);
+        read_work((struct tunnel_seat *)seat, io);
+    }
+    visit->io = io;
+    visit->stats = io->stats;
+    visit->stats.upgrade =
+        io->upgrade || !head ? io->upgrade : load_upgrade(&seat->thread->rest, image, head);
 }
 
 bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
 {
     *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
                                  .upgrades = slabs_of(UPGRADE_SMALL),
-                                 .alike = alike_new(upgrade_words()),
-                                 .head = malloc(ALIKE_MOST),
-                                 .spare = calloc(1, sizeof *rest->spare)};
+                                 .words = image_words_new(upgrade_words()),
+                                 .image = buffer_with_limit(IMAGE_MAX),
+                                 .head = malloc(TUNNEL_HEAD_MAX)};
     loop_timer_open(&rest->look, thread->loop, on_look, thread);
-    return rest->alike && rest->head && rest->spare;
+    return rest->words && rest->head;
 }
 
 void tunnel_rest_close(struct tunnel_rest *rest)
 {
     slabs_free(&rest->seats);
-    for (size_t i = 0; i < ADAPTER_KINDS; i++) {
+    for (size_t i = 0; i < ADAPTER_KINDS; i++)
         slabs_free(&rest->kinds[i].works);
-        fold_free(&rest->kinds[i].fold);
-    }
     slabs_free(&rest->upgrades);
-    alike_free(rest->alike);
+    image_words_free(rest->words);
+    buffer_free(&rest->image);
     free(rest->head);
-    free(rest->spare);
 }

@@ -14,10 +14,10 @@ struct tunnel_stats {
     struct relay_thread *thread; /* borrowed, as are the others */
     const struct upgrade_kept *upgrade;
     const struct tunnel *tunnel;
-    uint64_t id;           /* in its thread */
-    unsigned route;        /* label */
+    uint64_t id;            /* in its thread */
+    unsigned route;         /* label */
     struct limits_use use; /* of memory, as the metric knows it, too */
-    size_t opening;        /* bytes beside the tunnel's own: what came before its 101, its dial */
+    size_t opening;         /* bytes beside the tunnel's own: what came before its 101, its dial */
 };
 
 /* "t-<thread>-<number>", unique in the process. */

@@ -585,11 +585,11 @@ static void a_decoder_with_memory_leaves_nothing(void **state)
 static bool loads(struct ws_decoder *saved, struct ws_decoder *to)
 {
     struct buffer bytes = buffer_with_limit(4096);
-    struct image write = image_to(&bytes);
-    ws_decoder_image(&write, saved);
+    struct image write = image_to(&bytes, 1, 0);
+    image_part(&write, &ws_decoder_table, saved);
     *to = ws_decoder_of(saved->sender, saved->whole);
-    struct image read = image_from(buffer_slice(&bytes));
-    ws_decoder_image(&read, to);
+    struct image read = image_from(buffer_slice(&bytes), 1, 0);
+    image_part(&read, &ws_decoder_table, to);
     buffer_free(&bytes);
     return image_done(&write) && image_done(&read);
 }

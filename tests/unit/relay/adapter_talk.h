@@ -284,18 +284,16 @@ static inline void talk_join(struct talk *t)
     talk_note_outcome(t, &edit);
 }
 
-/* By its image another process, with such a relay.buffer, has the same state; of an adapter whose state owns no memory. */
-static inline bool talk_state_moves(const struct talk *t, size_t relay_buffer)
+/* By its image another process has the same state; of an adapter whose state owns no memory. */
+static inline bool talk_state_moves(const struct talk *t)
 {
     struct buffer bytes = buffer_with_limit(1 << 20);
-    struct image write = image_to(&bytes);
-    struct adapter_start start = {.target = SLICE_LITERAL("/"), .buffer = relay_buffer};
+    struct image write = image_to(&bytes, 1, 0);
     void *back = calloc(1, t->adapter->state_len);
     assert_non_null(back);
-    t->adapter->start(back, &start);
-    t->adapter->image(&write, t->state);
-    struct image read = image_from(buffer_slice(&bytes));
-    t->adapter->image(&read, back);
+    image_part(&write, t->adapter->image, t->state);
+    struct image read = image_from(buffer_slice(&bytes), 1, 0);
+    image_part(&read, t->adapter->image, back);
     bool moves = image_done(&write) && image_done(&read) && !memcmp(back, t->state, t->adapter->state_len);
     buffer_free(&bytes);
     free(back);

@@ -823,7 +823,7 @@ static inline void net_hands_over(struct network *n)
     struct buffer image = buffer_with_limit(1 << 24);
     struct tunnel next;
 
-    must(tunnel_save(&n->t, &image));
+    must(tunnel_save(&n->t, &image, n->now));
     tunnel_free(&n->t);
     free(n->state);
     n->state = opening.state;

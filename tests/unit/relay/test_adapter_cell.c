@@ -347,11 +347,11 @@ static void whatever_window_was_agreed_another_process_goes_on_with_it(void **st
         struct adapter_start start = {.target = SLICE_LITERAL("/"), .buffer = windows[i].relay};
         talk_begin(&t, &adapter_cell, "/terminal");
         t.adapter->start(t.state, &start);
-        assert_true(talk_state_moves(&t, windows[i].relay));
+        assert_true(talk_state_moves(&t));
         talk_request(&t);
         assert_int_equal(answers(windows[i].answer), ADAPTER_GOES_ON);
         talk_join(&t);
-        assert_true(talk_state_moves(&t, windows[i].relay));
+        assert_true(talk_state_moves(&t));
         talk_end(&t);
     }
 }
@@ -362,10 +362,10 @@ static void an_image_says_no_id_that_cannot_be(void **state)
     static const char bad[] = {'\r', '\n', ';', 'g', 'A', '/', ':', '\0'};
     (void)state;
     begin();
-    assert_true(talk_state_moves(&t, 1 << 18));
+    assert_true(talk_state_moves(&t));
     for (size_t i = 0; i < sizeof bad; i++) {
         ((char *)t.state)[31] = bad[i];
-        assert_false(talk_state_moves(&t, 1 << 18));
+        assert_false(talk_state_moves(&t));
     }
     talk_end(&t);
 }

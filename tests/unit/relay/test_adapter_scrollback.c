@@ -991,10 +991,10 @@ static bool state_loads(void)
 {
     struct scrollback back = {0};
     struct buffer bytes = buffer_with_limit(8 << 20);
-    struct image write = image_to(&bytes);
-    scrollback_image(&write, t.state);
-    struct image read = image_from(buffer_slice(&bytes));
-    scrollback_image(&read, &back);
+    struct image write = image_to(&bytes, 1, 0);
+    image_part(&write, &scrollback_table, t.state);
+    struct image read = image_from(buffer_slice(&bytes), 1, 0);
+    image_part(&read, &scrollback_table, &back);
     buffer_free(&bytes);
     scrollback_free(&back);
     return image_done(&write) && image_done(&read);

@@ -886,7 +886,7 @@ static bool holds(struct slice bytes, const char *text)
 
 /* Nothing of what clients say gets into the dictionary, under whatever name and however often it comes: it may be a credential, and
  * its place would be gone for others. */
-static void an_upgrade_at_rest_is_packed(void **state)
+static void the_image_of_an_upgrade_is_packed(void **state)
 {
     static const char text[] = "GET /a?b=c HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
                                "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
@@ -895,20 +895,20 @@ static void an_upgrade_at_rest_is_packed(void **state)
     struct slice guard;
     struct upgrade *u = upgrade_of(text, &guard);
     struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;
-    struct alike *alike = alike_new(upgrade_words());
-    uint8_t packed[1024];
+    struct image_words *words = image_words_new(upgrade_words());
+    struct buffer image = buffer_with_limit(1024);
     _Alignas(16) uint8_t opened[1024];
     (void)state;
     guarded_free(guard);
-    assert_true(kept && alike);
+    assert_true(kept && words);
     for (unsigned round = 0; round < 4; round++) {
-        struct writer w = writer_of(packed, sizeof packed);
-        upgrade_pack(kept, alike, &w);
-        assert_false(w.full);
-        assert_true(holds(writer_slice(&w), "Zq7Wx9KvTr2") && holds(writer_slice(&w), "Vq8zR1mW") &&
-                    holds(writer_slice(&w), "pL3xT7cN"));
-        assert_true(upgrade_packed_size(packed) <= sizeof opened);
-        struct upgrade back = upgrade_unpack(upgrade_open(writer_slice(&w), alike, opened));
+        buffer_cut(&image, 0);
+        assert_true(upgrade_save(kept, words, &image));
+        struct slice saved = buffer_slice(&image);
+        assert_true(holds(saved, "Zq7Wx9KvTr2") && holds(saved, "Vq8zR1mW") && holds(saved, "pL3xT7cN"));
+        assert_in_range(upgrade_saved_size(saved), 1, sizeof opened);
+        assert_true(upgrade_load(saved, words, (struct upgrade_kept *)(void *)opened));
+        struct upgrade back = upgrade_unpack((struct upgrade_kept *)(void *)opened);
         assert_true(slice_equal(back.target, u->target) && slice_equal(back.host, u->host) &&
                     slice_equal(back.key, u->key) && slice_equal(back.fields, u->fields) &&
                     !slice_present(back.protocols) && slice_equal(back.handover.org, u->handover.org));
@@ -920,21 +920,22 @@ static void an_upgrade_at_rest_is_packed(void **state)
                     slice_equal(back.host, u->host) && slice_equal(back.fields, u->fields) &&
                     slice_equal(back.handover.org, u->handover.org));
     }
-    struct writer small = writer_of(packed, 20);
-    upgrade_pack(kept, alike, &small);
-    assert_true(small.full);
-    alike_free(alike);
+    struct buffer small = buffer_with_limit(20);
+    assert_false(upgrade_save(kept, words, &small));
+    buffer_free(&small);
+    buffer_free(&image);
+    image_words_free(words);
     free(kept);
     free(u);
 }
 
 /* What browsers, HAProxy and the agent always say stands in the dictionary: a head of 700 bytes rests in what is its own. */
-static void an_upgrade_of_a_browser_takes_little_at_rest(void **state)
+static void the_image_of_a_browsers_upgrade_is_short(void **state)
 {
     static const char text[] =
         "GET /echo HTTP/1.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: "
         "13\r\nsec-websocket-key: " KEY "\r\nuser-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "
-                                        "(KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36\r\n"
+        "(KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36\r\n"
         "accept-encoding: gzip, deflate, br, zstd\r\naccept-language: en-US,en;q=0.9\r\ncache-control: "
         "no-cache\r\n"
         "pragma: no-cache\r\nx-forwarded-for: 127.0.0.1\r\nx-forwarded-host: bench\r\nx-forwarded-proto: "
@@ -949,15 +950,15 @@ static void an_upgrade_of_a_browser_takes_little_at_rest(void **state)
     struct slice guard;
     struct upgrade *u = upgrade_of(text, &guard);
     struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;
-    struct alike *alike = alike_new(upgrade_words());
-    uint8_t packed[1024];
-    struct writer w = writer_of(packed, sizeof packed);
+    struct image_words *words = image_words_new(upgrade_words());
+    struct buffer image = buffer_with_limit(1024);
     (void)state;
     guarded_free(guard);
-    assert_true(kept && alike && upgrade_forget_key(kept));
-    upgrade_pack(kept, alike, &w);
-    assert_in_range(w.len, 1, 190);
-    alike_free(alike);
+    assert_true(kept && words && upgrade_forget_key(kept));
+    assert_true(upgrade_save(kept, words, &image));
+    assert_in_range(buffer_len(&image), 1, 190);
+    buffer_free(&image);
+    image_words_free(words);
     free(kept);
     free(u);
 }
@@ -1015,8 +1016,8 @@ int main(void)
         cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
         cmocka_unit_test(an_upgrade_takes_another_handover_and_keeps_the_rest),
-        cmocka_unit_test(an_upgrade_at_rest_is_packed),
-        cmocka_unit_test(an_upgrade_of_a_browser_takes_little_at_rest),
+        cmocka_unit_test(the_image_of_an_upgrade_is_packed),
+        cmocka_unit_test(the_image_of_a_browsers_upgrade_is_short),
         cmocka_unit_test(refusals_are_whole_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2321,16 +2321,39 @@ static void an_image_that_is_cut_is_not_loaded(void **state)
     (void)state;
     serving();
     world_says(&w, WORKER, 0x82, "output");
-    for (size_t len = 0; len < 3000; len++) {
-        size_t most = len;
-        if (world_hands_over(&w, cut_to, &most)) {
-            assert_true(len > 500); /* it was whole */
+    struct buffer whole = buffer_with_limit(3000);
+    assert_true(tunnel_save(&w.t, &whole, w.now));
+    for (size_t len = 0; len <= buffer_len(&whole); len++) {
+        if (world_hands_over(&w, cut_to, &len)) {
+            assert_int_equal(len, buffer_len(&whole));
             break;
         }
         assert_int_equal(w.t.state, TUNNEL_serving); /* goes on here */
     }
+    buffer_free(&whole);
     world_says(&w, WORKER, 0x82, "more");
     assert_string_equal(w.ears[CLIENT].said, "Boutput Bmore");
+    world_close(&w);
+}
+
+/* Its client has no 101 yet: the dial is begun anew. */
+static void a_tunnel_that_opens_goes_on_in_another_process(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    assert_true(world_open(&w, &h));
+    assert_true(w.dialling);
+    assert_true(world_hands_over(&w, NULL, NULL));
+    assert_int_equal(w.t.state, TUNNEL_opening);
+    assert_true(w.asking && !w.dialling);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    assert_true(w.dialling);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_true(w.accepts == 1 && w.t.state == TUNNEL_serving);
+    world_says(&w, WORKER, 0x82, "output");
+    world_says(&w, CLIENT, 0x82, "input");
+    assert_string_equal(w.ears[CLIENT].said, "Boutput");
+    assert_string_equal(w.ears[WORKER].said, "Binput");
     world_close(&w);
 }
 
@@ -2348,6 +2371,7 @@ int main(void)
         cmocka_unit_test(without_redial_a_tunnel_ends_where_the_sandbox_moves),
         cmocka_unit_test(a_new_worker_is_no_sign_of_life_of_the_client),
         cmocka_unit_test(a_tunnel_goes_on_in_another_process),
+        cmocka_unit_test(a_tunnel_that_opens_goes_on_in_another_process),
         cmocka_unit_test(an_image_that_is_cut_is_not_loaded),
         cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),
         cmocka_unit_test(without_redial_the_next_client_waits_for_a_worker),

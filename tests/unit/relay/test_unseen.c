@@ -445,7 +445,7 @@ static void what_is_in_the_pipe_is_not_saved_before_it_is_gathered(void **state)
     struct buffer image = buffer_with_limit(1 << 20);
     (void)state;
     pours(60000, 30000);
-    assert_false(tunnel_save(&w.t, &image));
+    assert_false(tunnel_save(&w.t, &image, w.now));
     buffer_free(&image);
     assert_true(world_hands_over(&w, NULL, NULL));
     drain(SIZE_MAX);

@@ -357,7 +357,8 @@ static inline void twin_begin(struct world *twin, const struct world *w)
     struct buffer image = buffer_with_limit(64 << 20);
     *twin = *w;
     twin->state = opening.state;
-    bool loaded = tunnel_save(&w->t, &image) && tunnel_load(&twin->t, &opening, buffer_slice(&image), w->now);
+    bool loaded =
+        tunnel_save(&w->t, &image, w->now) && tunnel_load(&twin->t, &opening, buffer_slice(&image), w->now);
     if (!loaded || twin->t.forward.steady[CLIENT] || twin->t.forward.steady[WORKER])
         abort();
     for (enum side side = CLIENT; side <= WORKER; side++)
@@ -407,8 +408,8 @@ static inline void twins_are_alike(struct world *a, struct world *b)
     struct buffer images[2] = {buffer_with_limit(64 << 20), buffer_with_limit(64 << 20)};
     twin_forgets_heads(&a->t);
     twin_forgets_heads(&b->t);
-    bool saved = tunnel_save(&a->t, &images[0]);
-    if (saved != tunnel_save(&b->t, &images[1]) || a->t.state != b->t.state)
+    bool saved = tunnel_save(&a->t, &images[0], a->now);
+    if (saved != tunnel_save(&b->t, &images[1], b->now) || a->t.state != b->t.state)
         abort();
     if (saved && !slice_equal(buffer_slice(&images[0]), buffer_slice(&images[1])))
         abort();
@@ -607,7 +608,7 @@ static inline bool world_hands_over(struct world *w, void (*spoil)(struct buffer
                                      adapter_state_for(&w->handover, w->client_resumes)};
     struct buffer image = buffer_with_limit(64 << 20);
     struct tunnel next;
-    bool saved = forward_gather(&w->t.forward, CLIENT) && tunnel_save(&w->t, &image);
+    bool saved = forward_gather(&w->t.forward, CLIENT) && tunnel_save(&w->t, &image, w->now);
     if (saved && spoil)
         spoil(&image, context);
     bool loaded = saved && opening.state && tunnel_load(&next, &opening, buffer_slice(&image), w->now);
