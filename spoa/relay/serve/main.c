@@ -194,12 +194,15 @@ static int work(void *context, const struct keeper_server *keeper)
         tell(&p, KEEPER_READY);
         loop_run(p.loop);
     }
-    if (p.hands_over)
+    if (p.hands_over) {
         atomic_store(&keeper->board->images, relay_hand_over(p.relay));
+        log_free(p.log);
+        return KEEPER_HANDED_OVER; /* all else is the next server's, or ends with the process */
+    }
     finish(&p);
     if (!started)
         fprintf(stderr, "%s: %s\n", program.name, why.text);
-    return !started ? DAEMON_FAILED : p.hands_over ? KEEPER_HANDED_OVER : DAEMON_OK;
+    return started ? DAEMON_OK : DAEMON_FAILED;
 }
 
 /* Returns a listener that the program before has handed over and that listens at this address, or -1. */

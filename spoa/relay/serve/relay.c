@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "spoa/relay/egress/egress_io.h"
 #include "spoa/relay/mux_io/mux_io.h"
 #include "spoa/relay/mux_io/mux_sessions.h"
+#include "spoa/relay/serve/handover.h"
 #include "spoa/relay/serve/relay_thread_run.h"
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
@@ -152,6 +152,26 @@ static void sample(void *owner);
 static void make_room(void *owner);
 static void look_if_drained(void *owner);
 
+static void take_over_in_thread(struct relay_thread *thread, void *records)
+{
+    handover_read(records, thread);
+}
+
+/* Goes on with the tunnels of the server before. */
+static void take_over(struct relay *r, const struct keeper_server *keeper)
+{
+    struct handover_records records;
+
+    if (!keeper || keeper->images < 0 || !handover_map(keeper->images, &records))
+        return;
+    records.step = r->threads_count;
+    for (records.first = 0; records.first < records.step; records.first++)
+        relay_thread_call(r->threads[records.first], take_over_in_thread, &records);
+    handover_unmap(&records);
+    log_write(r->options.log, records.lost ? LOG_WARN : LOG_INFO, "tunnels taken over",
+              LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost));
+}
+
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
     uint64_t tunnels = 0;
@@ -175,6 +195,7 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     loop_timer_open(&r->rounds, r->options.loop, make_room, r);
     loop_timer_set(&r->sampling, SAMPLE_SECONDS * SECOND);
     loop_timer_set(&r->rounds, LIMITS_ROUND);
+    take_over(r, r->options.keeper);
     return true;
 }
 
@@ -195,17 +216,18 @@ struct relay *relay_start(const struct relay_options *options, const struct sett
     return NULL;
 }
 
+static void hand_over_in_thread(struct relay_thread *thread, void *file)
+{
+    relay_thread_hand_over(thread, file);
+}
+
 int relay_hand_over(struct relay *r)
 {
-    const struct keeper_images head = {KEEPER_IMAGES, 0};
-    int images = memfd_create("cellgate tunnels", MFD_CLOEXEC);
+    struct handover_file file;
 
-    (void)r;
-    if (images >= 0 && write(images, &head, sizeof head) == (ssize_t)sizeof head)
-        return images;
-    if (images >= 0)
-        close(images);
-    return -1;
+    handover_begin(&file, limits_tunnels(r->limits));
+    each_thread(r, hand_over_in_thread, &file);
+    return handover_end(&file);
 }
 
 void relay_stop(struct relay *r)

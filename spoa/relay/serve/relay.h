@@ -28,8 +28,8 @@ struct relay_options {
  */
 struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
                           struct fail *why);
-/* Writes what the next server needs into a memory file (keeper_exec.h), and returns it, or -1 if memory is short. Only relay_stop may
- * follow. */
+/* Writes the tunnels into a memory file (handover.h) and returns it, or -1 if memory is short. All threads of the relay have ended their work;
+ * the process exits next, without relay_stop, which would close the tunnels. */
 int relay_hand_over(struct relay *relay);
 /* Ends all tunnels at once. NULL is fine. */
 void relay_stop(struct relay *relay);

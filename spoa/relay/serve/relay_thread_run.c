@@ -7,6 +7,7 @@
 #include "spoa/net/loop_thread.h"
 #include "spoa/relay/egress/egress_io.h"
 #include "spoa/relay/mux_io/mux_io.h"
+#include "spoa/relay/serve/handover.h"
 #include "spoa/relay/serve/handshake.h"
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 
@@ -172,6 +173,17 @@ struct relay_thread *relay_thread_start(const struct relay_thread_options *o, st
     fail(why, "cannot start a thread");
     relay_thread_free(thread);
     return NULL;
+}
+
+void relay_thread_hand_over(struct relay_thread *thread, struct handover_file *file)
+{
+    thread->draining = true;
+    listener_hold(&thread->listener, true);
+    handshakes_end(thread);
+    handover_write(file, thread);
+    egress_ios_end(thread, true);
+    mux_ios_drain(thread, true, true);
+    loop_stop(thread->loop);
 }
 
 static void stop(struct relay_thread *thread, void *context)

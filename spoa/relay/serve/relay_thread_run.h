@@ -29,6 +29,10 @@ void relay_thread_call(struct relay_thread *thread, void (*run)(struct relay_thr
                        void *context);
 
 /* ---- on its thread ---- */
+/* Writes the tunnels into the file (handover.h), ends everything else, and ends the thread's loop: nothing of the tunnels changes after
+ * that. */
+struct handover_file;
+void relay_thread_hand_over(struct relay_thread *thread, struct handover_file *file);
 /* New upgrades are refused from now on; the tunnels end, spread over settings.drain. */
 void relay_thread_drain(struct relay_thread *thread);
 

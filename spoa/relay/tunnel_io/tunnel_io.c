@@ -55,7 +55,7 @@ static void read_early(struct tunnel_io *io)
         tunnel_lost(&io->tunnel, CLIENT, got == 0 ? LOSS_eof : LOSS_reset, loop_clock());
 }
 
-static void on_client_ready(void *owner, int events)
+void tunnel_io_client_ready(void *owner, int events)
 {
     struct tunnel_io *io = tunnel_wake(owner);
 
@@ -78,7 +78,7 @@ static void fetch(const void *at, size_t from, size_t to)
 /* What most messages need of it. */
 void tunnel_io_soon(const struct loop_io *io)
 {
-    if (io->ready != on_client_ready && io->ready != tunnel_io_worker_ready)
+    if (io->ready != tunnel_io_client_ready && io->ready != tunnel_io_worker_ready)
         return;
     const struct tunnel_seat *seat = loop_io_owner(io);
     if (seat->rests) {
@@ -311,20 +311,19 @@ static const struct adapter *adapter_of(const struct upgrade *upgrade)
     return adapter_find((enum handover_resume)upgrade->handover.resume, upgrade->client_resumes);
 }
 
-struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
+struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgrade *upgrade,
+                                 struct upgrade_kept *kept, struct slice early)
 {
     struct tunnel_seat *seat = slabs_take(&thread->rest.seats);
     uint8_t kind;
     struct tunnel_io *io = tunnel_rest_take(&thread->rest, adapter_of(upgrade), &kind);
     struct buffer kept_early = buffer_with_limit(EARLY_MAX);
-    struct upgrade_kept *kept = upgrade_keep(upgrade);
 
     bool room = deadlines_reserve(&thread->times.deadlines, thread->tunnels_count + 1);
 
     if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) ||
         !tunnel_limits_enter(thread, &upgrade->handover)) {
         buffer_free(&kept_early);
-        free(kept);
         tunnel_rest_give(&thread->rest, io, kind);
         slabs_give(&thread->rest.seats, seat);
         return NULL;
@@ -334,12 +333,20 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
     io->early = kept_early;
     set_up(io, seat, &upgrade->handover);
     tunnel_rest_keep_upgrade(io, kept);
-    free(upgrade);
+    return seat;
+}
+
+struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
+{
+    struct upgrade_kept *kept = upgrade_keep(upgrade);
+    struct tunnel_seat *seat = tunnel_io_of(thread, upgrade, kept, early);
+
+    free(seat ? (void *)upgrade : kept);
     return seat;
 }
 
 /* The agent says so too, but no sooner than the watch comes back. */
-static uint64_t expiry(const struct handover *h)
+uint64_t tunnel_io_expiry(const struct handover *h)
 {
     const int64_t years = (int64_t)100 * 365 * 86400;
     int64_t left = h->exp < 0 ? years : h->exp - (int64_t)time(NULL);
@@ -354,10 +361,10 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
                                      &upgrade.handover,
                                      upgrade.target,
                                      upgrade.client_resumes,
-                                     expiry(&upgrade.handover),
+                                     tunnel_io_expiry(&upgrade.handover),
                                      io + 1};
 
-    loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, on_client_ready, seat);
+    loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, tunnel_io_client_ready, seat);
     loop_io_join(&seat->sockets[CLIENT], seat->share);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
         relay_thread_refuse(io->thread, loop_io_release(&seat->sockets[CLIENT]), &upgrade,

@@ -188,6 +188,14 @@ bool tunnel_read_nothing(ssize_t got);
 void tunnel_read_end(struct tunnel_io *io);
 
 /* ---- tunnel_io.c ---- */
+/* Makes a tunnel of a request, which `upgrade` shows and `kept` holds, and takes over `kept`. Returns NULL, and `kept` is still the caller's, if
+ * a limit is reached or memory is short. */
+struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgrade *upgrade,
+                                 struct upgrade_kept *kept, struct slice early) MUST_CHECK;
+/* Returns when the tunnel ends with its token, in µs of loop_clock; 0: never. */
+uint64_t tunnel_io_expiry(const struct handover *h);
+/* The client's socket is ready, as tunnel_io_worker_ready. */
+void tunnel_io_client_ready(void *owner, int events);
 /* Its worker's socket is ready: events as loop_io says, owner is its seat. */
 void tunnel_io_worker_ready(void *owner, int events);
 /* Bytes that were received before the tunnel could take them. */

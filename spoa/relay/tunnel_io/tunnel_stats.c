@@ -60,6 +60,18 @@ void tunnel_stats_opened(const struct tunnel_stats *s)
               LOG_TEXT("worker", tunnel_stats_worker(s, worker)));
 }
 
+void tunnel_stats_taken_over(const struct tunnel_stats *s)
+{
+    const struct handover h = upgrade_handover(s->upgrade);
+    char id[32], worker[NET_TEXT];
+
+    metrics_add(s->thread->shard, METRIC_TUNNELS, METRIC_INDEX(s->route), 1);
+    tunnel_stats_id(s, id);
+    log_audit(s->thread->log, LOG_INFO, "tunnel taken over", LOG_TEXT("tunnel", id), LOG_SLICE("id", h.id),
+              LOG_SLICE("route", h.route), LOG_SLICE("sandbox", h.sandbox),
+              LOG_TEXT("worker", tunnel_stats_worker(s, worker)));
+}
+
 void tunnel_stats_resumed(const struct tunnel_stats *s, enum loss loss, uint64_t gap)
 {
     struct metrics_shard *shard = s->thread->shard;

@@ -28,6 +28,8 @@ const char *tunnel_stats_worker(const struct tunnel_stats *stats, char text[stat
 void tunnel_stats_problem(const struct tunnel_stats *stats, const char *what, const char *why);
 void tunnel_stats_dial_failed(const struct tunnel_stats *stats, const char *why);
 void tunnel_stats_opened(const struct tunnel_stats *stats);
+/* Counts and logs a tunnel that another process opened. */
+void tunnel_stats_taken_over(const struct tunnel_stats *stats);
 /* As the commands of the same names (command.h). */
 void tunnel_stats_resumed(const struct tunnel_stats *stats, enum loss loss, uint64_t gap);
 void tunnel_stats_declared(const struct tunnel_stats *stats, uint64_t missing);

@@ -7,10 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from cell import AT_ONCE, BIN, SANITIZED, alive, stop, until
+from direct import frame
 from fault_injection import FAULT_INJECTION
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
@@ -224,3 +226,96 @@ def test_a_program_that_does_not_get_ready_gives_way_to_the_old_one(installed, h
     assert installed.metric('cellgate_relay_upgrades_total{outcome="failed"}') == 1
     assert installed.metric('cellgate_relay_upgrades_total{outcome="done"}') == 0
     pass_both_ways(*installed.open(worker))
+
+
+# ---- tunnels over an upgrade ----
+
+
+@pytest.mark.parametrize("route", ["plain", "text", "exec", "ring"])
+def test_tunnels_go_on_over_upgrades(installed, route):
+    worker = installed.worker()
+    pairs = [installed.open(worker, route=route) for _ in range(8)]
+    time.sleep(1)  # some rest
+    for pair in pairs[:4]:
+        pass_both_ways(*pair)
+    for _ in range(3):
+        assert upgrade(installed).returncode == 0
+        for number, pair in enumerate(pairs):
+            pass_both_ways(*pair, b"%d" % number)
+    assert installed.metric("cellgate_relay_tunnels{") == 8
+    installed.cell.says("relay", "tunnels taken over", "tunnels=8 lost=0")
+    pass_both_ways(*installed.open(worker, route=route))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 5, 9, 70_000])
+def test_a_frame_that_is_cut_by_an_upgrade_is_whole(installed, cut):
+    worker = installed.worker()
+    client, upstream = installed.open(worker)
+    word = os.urandom(100_000)
+    sent = frame(2, word, mask=b"abcd")
+    client.send(sent[:cut])
+    back = frame(2, word)
+    upstream.send(back[:cut])
+    assert upgrade(installed).returncode == 0
+    client.send(sent[cut:])
+    upstream.send(back[cut:])
+    assert upstream.message() == (2, word)
+    assert client.message() == (2, word)
+    pass_both_ways(client, upstream)
+
+
+def test_what_waits_for_a_side_that_is_not_read_comes_after_the_upgrade(installed):
+    """Both send queues are full, and both sides are read again after it."""
+    worker = installed.worker()
+    client, upstream = installed.open(worker)
+    pieces = [os.urandom(16_384) for _ in range(400)]
+    sent = [0, 0]
+    for index, (end, masks) in enumerate(((client, True), (upstream, False))):
+        end.sock.settimeout(0.3)
+        try:
+            for piece in pieces:
+                end.sock.sendall(frame(2, piece, mask=b"abcd" if masks else None))
+                sent[index] += 1
+        except TimeoutError:
+            pass
+        end.sock.settimeout(10)
+    assert upgrade(installed).returncode == 0
+    for got, count in ((upstream, sent[0]), (client, sent[1])):
+        for piece in pieces[:count]:
+            assert got.message() == (2, piece)
+
+
+def test_a_worker_that_ends_after_an_upgrade_is_dialled_again(installed):
+    worker = installed.worker()
+    client, upstream = installed.open(worker)
+    assert upgrade(installed).returncode == 0
+    upstream.close()
+    upstream = worker.serve()
+    pass_both_ways(client, upstream)
+
+
+def test_a_tunnel_without_a_worker_finds_one_after_an_upgrade(installed):
+    worker = installed.worker()
+    sandbox = installed.sandbox(worker)
+    client, upstream = installed.open(worker, sandbox)
+    away = installed.worker()
+    away.close()
+    installed.place(sandbox, away)
+    upstream.close()
+    installed.state(sandbox, "redialling")
+    assert upgrade(installed).returncode == 0
+    installed.place(sandbox, worker)
+    pass_both_ways(client, worker.serve())
+
+
+def test_the_agent_is_asked_again_after_an_upgrade(installed):
+    """A sandbox that stops ends its tunnels, and one that moves takes them along."""
+    one, other = installed.worker(), installed.worker()
+    stays, moves = installed.sandbox(one), installed.sandbox(one)
+    ends, goes = installed.open(one, stays), installed.open(one, moves)
+    assert upgrade(installed).returncode == 0
+    installed.place(moves, other)
+    upstream = other.serve()
+    pass_both_ways(goes[0], upstream)
+    installed.place(stays, one, state="stopped")
+    assert ends[0].closed()[0] == 1000

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel_io/tunnel_handover.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/base/bytes/image.h"
+#include "spoa/relay/tunnel_io/tunnel_io_parts.h"
+
+enum { VERSION = 1, PART_MAX = 1 << 30 };
+
+/* What a record has. The tunnel and its request are images of their own, with versions of their own. */
+struct record {
+    uint32_t client, worker; /* descriptors plus one; 0: there is none */
+    struct buffer upgrade, tunnel;
+    struct buffer left[2]; /* bytes of each side that were read, and wait for their turn */
+};
+
+static const struct image_field fields[] = {
+    IMAGE_NUMBER(struct record, client, INT32_MAX),       IMAGE_NUMBER(struct record, worker, INT32_MAX),
+    IMAGE_BUFFER(struct record, upgrade, PART_MAX),       IMAGE_BUFFER(struct record, tunnel, PART_MAX),
+    IMAGE_BUFFERS(struct record, left, BUFFER_LIMIT_MAX),
+};
+static IMAGE_TABLE(record_table, struct record, fields);
+
+/* ---- to hand over ---- */
+
+static bool can_go_on(const struct tunnel_io *io)
+{
+    return io->accepted && !io->gone && io->tunnel.state > TUNNEL_opening &&
+           io->tunnel.state < TUNNEL_closing && io->seat->sockets[CLIENT].share;
+}
+
+bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
+{
+    struct tunnel_io *io = tunnel_wake(seat);
+    struct record record = {.upgrade = buffer_with_limit(PART_MAX), .tunnel = buffer_with_limit(PART_MAX)};
+    struct image image = image_to(to, VERSION, loop_clock());
+    const struct upgrade_kept *upgrade = tunnel_rest_upgrade(io);
+
+    bool good = can_go_on(io) && forward_gather(&io->tunnel.forward, CLIENT) &&
+                upgrade_save(upgrade, io->thread->rest.words, &record.upgrade) &&
+                tunnel_save(&io->tunnel, &record.tunnel, loop_clock());
+    if (good) {
+        fds[CLIENT] = loop_io_fd(&seat->sockets[CLIENT]);
+        fds[WORKER] = seat->sockets[WORKER].share ? loop_io_fd(&seat->sockets[WORKER]) : -1;
+        record.client = (uint32_t)(fds[CLIENT] + 1);
+        record.worker = (uint32_t)(fds[WORKER] + 1);
+        record.left[CLIENT] = io->left[CLIENT];
+        record.left[WORKER] = io->left[WORKER];
+        image_part(&image, &record_table, &record);
+    }
+    buffer_free(&record.upgrade);
+    buffer_free(&record.tunnel);
+    return good && image_done(&image);
+}
+
+/* ---- to take over ---- */
+
+static struct upgrade_kept *load_upgrade(const struct relay_thread *thread, struct slice saved)
+{
+    size_t size = upgrade_saved_size(saved);
+    struct upgrade_kept *kept = size ? malloc(size) : NULL;
+
+    if (kept && upgrade_load(saved, thread->rest.words, kept))
+        return kept;
+    free(kept);
+    return NULL;
+}
+
+static void open_socket(struct tunnel_seat *seat, enum side side, uint32_t *descriptor)
+{
+    static void (*const ready[])(void *owner, int events) = {
+        [CLIENT] = tunnel_io_client_ready, [WORKER] = tunnel_io_worker_ready};
+
+    if (!*descriptor)
+        return;
+    loop_io_open(&seat->sockets[side], seat->thread->loop, (int)*descriptor - 1, ready[side], seat);
+    loop_io_join(&seat->sockets[side], seat->share);
+    *descriptor = 0;
+}
+
+/* Makes the tunnel, and takes over what it uses of the record. */
+static bool make(struct relay_thread *thread, struct record *record)
+{
+    struct upgrade_kept *kept = load_upgrade(thread, buffer_slice(&record->upgrade));
+    if (!kept)
+        return false;
+    const struct upgrade upgrade = upgrade_unpack(kept);
+    struct tunnel_seat *seat = tunnel_io_of(thread, &upgrade, kept, SLICE_LITERAL(""));
+    if (!seat) {
+        free(kept);
+        return false;
+    }
+    struct tunnel_io *io = seat->io;
+    const struct upgrade of = upgrade_unpack(io->upgrade);
+    const struct tunnel_opening opening = {{&thread->host, io, &thread->settings.tunnel},
+                                           &of.handover,
+                                           of.target,
+                                           of.client_resumes,
+                                           tunnel_io_expiry(&of.handover),
+                                           io + 1};
+
+    io->accepted = true;
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        buffer_free(&io->left[side]);
+        io->left[side] = record->left[side];
+        record->left[side] = buffer_with_limit(0);
+        open_socket(seat, side, side == CLIENT ? &record->client : &record->worker);
+    }
+    if (!tunnel_load(&io->tunnel, &opening, buffer_slice(&record->tunnel), loop_clock())) {
+        io->accepted = false; /* it was not counted */
+        tunnel_io_cut(seat);
+        return false;
+    }
+    tunnel_stats_taken_over(tunnel_rest_stats(io));
+    agent_client_ask(thread->agent, &seat->watch);
+    tunnel_io_update(io);
+    return true;
+}
+
+static void close_socket(uint32_t descriptor)
+{
+    if (descriptor > STDERR_FILENO + 1)
+        close((int)descriptor - 1);
+}
+
+bool tunnel_take_over(struct relay_thread *thread, struct slice bytes)
+{
+    struct record record = {.client = 0};
+    struct image image = image_from(bytes, VERSION, loop_clock());
+
+    image_part(&image, &record_table, &record);
+    bool good = image_done(&image) && record.client > STDERR_FILENO + 1 &&
+                fcntl((int)record.client - 1, F_GETFD) >= 0 && make(thread, &record);
+    close_socket(record.client); /* what became the tunnel's is no longer in the record */
+    close_socket(record.worker);
+    buffer_free(&record.upgrade);
+    buffer_free(&record.tunnel);
+    buffer_free(&record.left[CLIENT]);
+    buffer_free(&record.left[WORKER]);
+    return good;
+}
