@@ -9,7 +9,7 @@
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
 #include "spoa/service/keeper_exec.h"
 
-enum { RECORD_MAX = 1 << 30 };
+enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18 };
 
 static size_t records_at(size_t tunnels)
 {
@@ -36,34 +36,48 @@ static void give_up(struct handover_file *file)
     file->fd = -1;
 }
 
+/* Writes what waits; returns false if memory is short. */
+static bool flush(struct handover_file *file)
+{
+    bool good = write_all(file->fd, buffer_slice(&file->out));
+
+    buffer_cut(&file->out, 0);
+    if (!good)
+        give_up(file);
+    return good;
+}
+
 void handover_begin(struct handover_file *file, size_t tunnels)
 {
+    const uint64_t now = loop_clock();
+
     *file = (struct handover_file){.fd = memfd_create("cellgate tunnels", MFD_CLOEXEC),
                                    .tunnels = tunnels,
+                                   .out = buffer_with_limit(RECORD_MAX),
                                    .fds = calloc(tunnels ? tunnels : 1, 2 * sizeof *file->fds)};
-    if (!file->fds || (file->fd >= 0 && lseek(file->fd, (off_t)records_at(tunnels), SEEK_SET) < 0))
+    if (!file->fds || !buffer_put(&file->out, slice_of((const uint8_t *)&now, sizeof now)) ||
+        (file->fd >= 0 && lseek(file->fd, (off_t)records_at(tunnels), SEEK_SET) < 0))
         give_up(file);
 }
 
 /* Appends the record of a tunnel. Returns false if nobody can go on with it. */
 static bool write_tunnel(struct handover_file *file, struct tunnel_seat *seat)
 {
-    struct buffer record = buffer_with_limit(RECORD_MAX);
+    size_t at = buffer_len(&file->out);
+    uint32_t len = 0;
     int fds[2];
-    bool good = file->fd >= 0 && file->written < file->tunnels && tunnel_hand_over(seat, &record, fds);
-    uint32_t len = (uint32_t)buffer_len(&record);
 
-    if (good && (!write_all(file->fd, slice_of((const uint8_t *)&len, sizeof len)) ||
-                 !write_all(file->fd, buffer_slice(&record)))) {
-        give_up(file); /* memory is short: half a record is in the file */
-        good = false;
+    if (file->fd < 0 || file->written == file->tunnels ||
+        !buffer_put(&file->out, slice_of((const uint8_t *)&len, sizeof len)) ||
+        !tunnel_hand_over(seat, &file->out, fds)) {
+        buffer_cut(&file->out, at);
+        return false;
     }
-    buffer_free(&record);
-    if (good) {
-        file->fds[2 * file->written] = fds[CLIENT];
-        file->fds[2 * file->written++ + 1] = fds[WORKER];
-    }
-    return good;
+    len = (uint32_t)(buffer_len(&file->out) - at - sizeof len);
+    memcpy(file->out.memory + file->out.start + at, &len, sizeof len);
+    file->fds[2 * file->written] = fds[CLIENT];
+    file->fds[2 * file->written++ + 1] = fds[WORKER];
+    return buffer_len(&file->out) < FLUSH || flush(file);
 }
 
 void handover_write(struct handover_file *file, struct relay_thread *thread)
@@ -79,18 +93,51 @@ int handover_end(struct handover_file *file)
 {
     const struct keeper_images head = {KEEPER_IMAGES, 2 * file->tunnels};
     bool good =
-        file->fd >= 0 && lseek(file->fd, 0, SEEK_SET) == 0 &&
+        file->fd >= 0 && flush(file) && lseek(file->fd, 0, SEEK_SET) == 0 &&
         write_all(file->fd, slice_of((const uint8_t *)&head, sizeof head)) &&
         write_all(file->fd, slice_of((const uint8_t *)file->fds, records_at(file->tunnels) - sizeof head));
 
     if (!good)
         give_up(file);
+    buffer_free(&file->out);
     free(file->fds);
     file->fds = NULL;
     return file->fd;
 }
 
 /* ---- to read ---- */
+
+/* Takes the next record off the front of `rest`. Returns false if there is none that is whole. */
+static bool next_record(struct slice *rest, struct slice *record)
+{
+    uint32_t len;
+
+    if (rest->len < sizeof len)
+        return false;
+    memcpy(&len, rest->at, sizeof len);
+    if (len > rest->len - sizeof len)
+        return false;
+    *record = slice_of(rest->at + sizeof len, len);
+    *rest = slice_from(*rest, sizeof len + len);
+    return true;
+}
+
+/* The sockets of tunnels whose records are not in the file would stay open, and nobody would serve them. */
+static void close_rest(struct handover_records *records, const uint8_t *descriptors, size_t tunnels)
+{
+    struct slice rest = records->bytes, record;
+    int32_t fds[2];
+
+    for (size_t i = 0; i < tunnels; i++) {
+        memcpy(fds, descriptors + i * sizeof fds, sizeof fds);
+        if (next_record(&rest, &record))
+            continue;
+        records->lost += fds[CLIENT] > STDERR_FILENO;
+        for (enum side side = CLIENT; side <= WORKER; side++)
+            if (fds[side] > STDERR_FILENO)
+                close(fds[side]);
+    }
+}
 
 bool handover_map(int fd, struct handover_records *records)
 {
@@ -102,36 +149,34 @@ bool handover_map(int fd, struct handover_records *records)
         head.magic != KEEPER_IMAGES || head.count % 2 || head.count > INT32_MAX)
         return false;
     size_t at = records_at(head.count / 2), size = (size_t)file.st_size;
-    if (size <= at)
+    if (size < at + sizeof records->begun)
         return false;
-    records->map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const uint8_t *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return false;
+    records->map = bytes;
     records->map_size = size;
-    if (records->map == MAP_FAILED)
-        return false;
-    records->bytes = slice_of((const uint8_t *)records->map + at, size - at);
+    memcpy(&records->begun, bytes + at, sizeof records->begun);
+    at += sizeof records->begun;
+    records->bytes = slice_of(bytes + at, size - at);
+    close_rest(records, bytes + sizeof head, head.count / 2);
     return true;
 }
 
 void handover_unmap(struct handover_records *records)
 {
-    munmap(records->map, records->map_size);
+    munmap((void *)records->map, records->map_size);
 }
 
 void handover_read(struct handover_records *r, struct relay_thread *thread)
 {
-    struct slice rest = r->bytes;
-    uint32_t len;
+    struct slice rest = r->bytes, record;
 
-    for (size_t i = 0; rest.len >= sizeof len; i++) {
-        memcpy(&len, rest.at, sizeof len);
-        rest = slice_from(rest, sizeof len);
-        if (len > rest.len)
-            return;
-        if (i % r->step == r->first) {
-            bool taken = tunnel_take_over(thread, slice_of(rest.at, len));
-            r->taken += taken;
-            r->lost += !taken;
-        }
-        rest = slice_from(rest, len);
+    for (size_t i = 0; next_record(&rest, &record); i++) {
+        if (i % r->step != r->first)
+            continue;
+        bool taken = tunnel_take_over(thread, record);
+        r->taken += taken;
+        r->lost += !taken;
     }
 }

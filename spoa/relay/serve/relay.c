@@ -168,8 +168,11 @@ static void take_over(struct relay *r, const struct keeper_server *keeper)
     for (records.first = 0; records.first < records.step; records.first++)
         relay_thread_call(r->threads[records.first], take_over_in_thread, &records);
     handover_unmap(&records);
+    uint64_t took = loop_clock() - records.begun;
+    metrics_observe(r->shard, METRIC_HANDOVER, METRIC_PLAIN, (double)took / 1e6);
     log_write(r->options.log, records.lost ? LOG_WARN : LOG_INFO, "tunnels taken over",
-              LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost));
+              LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost),
+              LOG_SECONDS("seconds", (double)took / 1e6));
 }
 
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)

@@ -44,6 +44,7 @@ enum count {
     METRIC_RELOAD_GOOD,
     METRIC_RELOADED_AT,
     METRIC_SERVER_RESTARTS, /* {cause}: enum keeper_cause */
+    METRIC_HANDOVER,
     METRIC_UPGRADES,        /* {outcome}: enum keeper_outcome */
     METRIC_LOG_DROPPED,
     METRIC_LOG_HELD_BACK,

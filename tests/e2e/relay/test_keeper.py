@@ -247,6 +247,16 @@ def test_tunnels_go_on_over_upgrades(installed, route):
     pass_both_ways(*installed.open(worker, route=route))
 
 
+def test_none_of_many_tunnels_is_forgotten(installed):
+    """More of them than are written at once."""
+    worker = installed.worker()
+    pairs = [installed.open(worker, session=f"s{number}", headers=[("X-Long", "x" * 3000)]) for number in range(300)]
+    assert upgrade(installed).returncode == 0
+    installed.cell.says("relay", "tunnels taken over", "tunnels=300 lost=0")
+    for number, pair in enumerate(pairs):
+        pass_both_ways(*pair, b"%d" % number)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 2, 5, 9, 70_000])
 def test_a_frame_that_is_cut_by_an_upgrade_is_whole(installed, cut):
     worker = installed.worker()
