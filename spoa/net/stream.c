@@ -264,10 +264,8 @@ static void on_ready(void *owner, int events)
     if (s->io.share && ((events & LOOP_READ) || s->failed) && may_read(s)) {
         if (!s->finishing)
             read_some(s);
-        else if (
-            drop_some(
-                s)) /* most peers end right after their last bytes: a second read finds that without another turn */
-            drop_some(s);
+        else if (drop_some(s))
+            drop_some(s); /* most peers end right after their last bytes: this read finds that without another turn */
     }
     leave(s);
 }
