@@ -51,6 +51,6 @@ struct fair_owner asker_owner(const struct asker *asker, const struct hash_secre
         (uint64_t)asker->kind << 8 | asker->source.family, hash_keyed(secret, asker->space),
         by_source ? hash_of_source(&asker->source, secret) : hash_keyed(secret, asker->name)};
     uint64_t hash = hash_keyed(secret, slice_of(parts, sizeof parts));
-    return (struct fair_owner){.hash = hash + !hash, /* 0 is nobody's */
+    return (struct fair_owner){.hash = hash + !hash, /* 0 means "no owner" */
                                .rank = asker->kind == ASKER_SOURCE ? FAIR_UNVERIFIED : FAIR_VERIFIED};
 }

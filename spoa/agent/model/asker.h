@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * asker: who a decision asks for, so that what it makes others do counts as that one's (spoa/base/table/fair.h): the organisation of
- * a token that was verified, else its sandbox, else its bearer; if nothing is verified, the network of the address
+ * asker: the party that a decision is charged to when it makes others work (spoa/base/table/fair.h): the organisation of a verified
+ * token, otherwise its sandbox, otherwise its bearer; without a verified token, the network of the client's address
  * (spoa/base/table/client_site.h).
  */
 #ifndef CELLGATE_AGENT_MODEL_ASKER_H
@@ -16,16 +16,16 @@ enum asker_kind { ASKER_SOURCE, ASKER_BEARER, ASKER_SANDBOX, ASKER_ORG };
 
 struct asker {
     enum asker_kind kind;
-    struct slice space, name; /* of a sandbox; else only name; what they point to is the caller's */
-    struct address source;    /* ASKER_SOURCE */
+    struct slice space, name; /* both set for a sandbox, otherwise only name; the memory is the caller's */
+    struct address source;    /* only for ASKER_SOURCE */
 };
 
 struct asker asker_of_source(const struct address *source);
-/* space: absent, or a namespace. */
+/* `space` is a namespace, or absent. */
 struct asker asker_of_sandbox(struct slice space, struct slice sandbox);
-/* Of a token that was verified. */
+/* The grant must be that of a verified token. */
 struct asker asker_of_grant(const struct grant *grant);
-/* org: absent or empty if there is none; then the sandbox asks. */
+/* If `org` is absent or empty, the asker is the sandbox. */
 struct asker asker_of_org(struct slice org, struct slice space, struct slice sandbox);
 struct fair_owner asker_owner(const struct asker *asker, const struct hash_secret *secret);
 

@@ -85,7 +85,7 @@ static bool origin_parse(struct slice origin, struct slice *scheme, struct autho
     return true;
 }
 
-/* A page has no origin of a WebSocket's scheme: whoever lists one means http or https. */
+/* No page has an origin with a WebSocket's scheme: a list that names one meant http or https. */
 bool origin_valid(struct slice origin)
 {
     struct slice scheme;

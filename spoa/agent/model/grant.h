@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * grant: what a good token lets its bearer do. A view: its slices point into the memory of the token cache
- * that gave it, and live until that cache is asked again, or into the credential.
+ * grant: the permissions that a valid token gives its bearer. A grant is a view: its slices point into the credential, or into the
+ * memory of the token cache that returned it, which is valid until the next call of that cache.
  */
 #ifndef CELLGATE_AGENT_MODEL_GRANT_H
 #define CELLGATE_AGENT_MODEL_GRANT_H
@@ -23,51 +23,54 @@ enum need {
     NEEDS(X)
 #undef X
         NEED_ALL = 63,
-    /* Of a token that names none: all ways into a sandbox, and not the one out of it. */
+    /* Needs of a token that names none: every way into a sandbox, but no way out of it. */
     NEED_UNSAID = NEED_ALL & ~NEED_EGRESS
 };
 
-/* A longer `jti` is none: it goes with every question about a tunnel, and into lists of what is revoked. */
+/* A longer `jti` is ignored: every question about a tunnel carries it, and lists of revoked tokens hold it. */
 enum { GRANT_JTI_MOST = 256 };
 
-/* A credential is at most this long; a longer one is invalid before anything looks at it. */
+/* The longest credential, in bytes. A longer one is invalid before any check. */
 #define TOKEN_LIMIT 8192
 
 struct grant {
-    const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
-    struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */
-    struct slice key;                         /* fingerprint of the one that verified it; absent: none did */
-    bool ours;             /* it names, or was made with, a key of an entry, whether it is good or not */
-    unsigned needs;        /* of enum need */
-    struct slice ports;    /* packed; absent: every port */
-    int64_t iat;           /* Unix seconds; -1: the token does not say */
+    const char *kind; /* kind that checked the token, also if it refused; NULL if none recognised it */
+    struct slice sub, org, sandbox, jti,
+        kid;               /* absent if the token has none; sandbox "*" means every sandbox of org */
+    struct slice key;      /* fingerprint of the key that verified the token; absent if none did */
+    bool ours;             /* the token names a configured key, or was made with one; it need not be valid */
+    unsigned needs;        /* mask of enum need */
+    struct slice ports;    /* packed; absent if every port is allowed */
+    int64_t iat;           /* Unix seconds; -1 if the token has none */
     int64_t exp;           /* Unix seconds, as in the token */
-    int64_t leeway;        /* seconds; the token is good while now < exp + leeway */
+    int64_t leeway;        /* seconds; the token is valid while now < exp + leeway */
     bool bind;             /* a tunnel ends when the token does */
-    bool in_place;         /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
-    struct slice file;     /* the only one that it is for; absent: it is for no file */
-    const char *operation; /* with file: what may be done with it, as its kind calls it */
-    /* Good for a request of this method for this path as the worker gets it, at a port that it names, of the sandbox of this
-     * UID; all or none are present. Such a grant is never remembered. */
+    bool in_place;         /* a request with X-Sandbox-UID or X-Sandbox-Pod-IP is refused */
+    struct slice file;     /* the only file that the token allows; absent if the token is not for a file */
+    const char *operation; /* if `file` is present: the operation on it, in the word of the token's kind */
+    /* The token is valid for one request: this method, this path as the worker gets it, a port it names, and the sandbox of this UID.
+     * All three are present or none is. Such a grant is never cached. */
     struct slice method, path, uid;
-    /* Good only where a secret of the record has signed it (token_kind.confirms): signature of file, operation and these. */
+    /* If present, the token is valid only if a secret of the record made `signature` of file, operation and these fields
+     * (token_kind.confirms). */
     struct slice signature, user, expires;
-    /* Good only where the record holds this access secret (64 hex digits), or where it holds none. */
+    /* If present, the token is valid only if the record holds this access secret (64 hex digits), or with `without_secret`, if it holds
+     * none. */
     struct slice secret_sha256;
     bool without_secret;
 };
 
-/* The bit of a word; 0: no such word. */
+/* Returns the bit of a word, or 0 if there is no such word. */
 unsigned need_of(struct slice word);
-/* The words of a mask with commas between them, into w. */
+/* Writes the words of a mask into w, separated by commas. */
 void need_text(unsigned needs, struct writer *w);
 
 void grant_put_port(struct writer *packed, uint16_t port);
-/* The i-th port of a packed list; false behind the last. */
+/* Returns the i-th port of a packed list, or false after the last. */
 bool grant_port(const struct grant *grant, size_t i, uint16_t *port);
 /* Returns whether a packed list holds the port. */
 bool grant_ports_have(struct slice ports, uint16_t port);
-/* port 0: the request names none, which every grant allows. */
+/* Returns whether the grant allows the port. Port 0 is a request that names none, which every grant allows. */
 bool grant_allows_port(const struct grant *grant, uint16_t port);
 
 #endif

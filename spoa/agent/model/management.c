@@ -17,7 +17,7 @@ bool management_ports(struct slice text, struct port_list *ports, struct fail *w
     return slice_is(text, "none") || port_list_add(ports, text, why);
 }
 
-/* Where no system is named nobody knows what a sandbox runs: then it may be any of them. */
+/* Without named systems a sandbox may run any of them, so the ports of all systems count. */
 static bool ports_of(unsigned systems, struct port_list *ports, struct fail *why)
 {
     for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++) {

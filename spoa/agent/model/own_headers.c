@@ -8,7 +8,7 @@
 
 enum { NAME_MOST = 64 };
 
-/* What has a meaning to HAProxy, to the relay or to any worker. */
+/* Headers that HAProxy, the relay or every worker interprets: the configuration must not use them for credentials. */
 static const char *const reserved[] = {"accept",
                                        "accept-encoding",
                                        "access-control-request-headers",
@@ -81,7 +81,7 @@ bool own_headers_add(struct texts *names, struct slice name)
     return texts_add(names, name);
 }
 
-/* "x[-_]api[-_]key" */
+/* Writes an expression such as "x[-_]api[-_]key". */
 static void put_pattern(struct slice name, struct writer *w)
 {
     for (size_t i = 0; i < name.len; i++) {

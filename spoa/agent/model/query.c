@@ -3,7 +3,7 @@
 
 #include "spoa/base/bytes/ascii.h"
 
-/* Takes one character, percent-decoded where that is well-formed. */
+/* Takes one character off *s and percent-decodes it if its escape is well-formed. */
 static uint8_t next_character(struct slice *s)
 {
     uint8_t c = s->at[0];

@@ -22,7 +22,7 @@ struct reading {
     struct writer *scratch;
     struct record *record;
     struct fail *why;
-    size_t headers; /* bytes of all, packed */
+    size_t headers; /* total length of all packed headers, in bytes */
 };
 
 static bool wrong(const struct reading *r, const json_node *node, const char *what)
@@ -88,7 +88,7 @@ static bool is_token(struct slice name)
     return name.len > 0 && name.len <= 255;
 }
 
-/* Headers that HAProxy, the relay or the protocol itself own: a record must not set them. */
+/* Headers that HAProxy, the relay or the protocol itself set: a record must not set them. */
 static bool is_reserved(struct slice name)
 {
     static const char *const reserved[] = {"host",   "connection", "upgrade",    "content-length",
@@ -108,7 +108,7 @@ static bool is_field_value(struct slice value)
     return slice_trim(value).len == value.len && value.len <= 8192;
 }
 
-/* Packs the headers and returns them, a part of scratch. */
+/* Packs the headers into scratch and returns them in *headers. */
 static bool read_header_list(struct reading *r, const json_node *node, struct slice *headers)
 {
     if (!json_is_object(node))
@@ -212,7 +212,7 @@ static bool read_uid(struct reading *r, const json_node *node)
     return true;
 }
 
-/* No message quotes the key. */
+/* Messages must not quote the key: it is a secret. */
 static bool read_signing_key(struct reading *r, const json_node *node)
 {
     struct slice *key = &r->record->signing_key;
@@ -248,7 +248,7 @@ static bool read_detail(struct reading *r, const json_node *node, struct record_
     return wrong(r, node, "no key of a port: they are url, protocol, serves, headers, access and x-...");
 }
 
-/* What a port has beside its address; its headers come last and are packed in place. */
+/* Reads the settings of a port other than its address. The headers come last, so that they are packed in place. */
 static bool read_details(struct reading *r, const json_node *node, uint16_t port)
 {
     struct record_details details = {.serves = SERVES_UNSAID};
@@ -259,7 +259,7 @@ static bool read_details(struct reading *r, const json_node *node, uint16_t port
     record_pack_details(r->scratch, port, &details);
     if (!headers || r->scratch->full)
         return true;
-    uint8_t *length = r->scratch->at + r->scratch->len - 2; /* of none, so far */
+    uint8_t *length = r->scratch->at + r->scratch->len - 2; /* length of the headers, still 0 */
     if (!read_header_list(r, headers, &details.headers))
         return false;
     length[0] = (uint8_t)(details.headers.len >> 8);
@@ -267,7 +267,7 @@ static bool read_details(struct reading *r, const json_node *node, uint16_t port
     return true;
 }
 
-/* A port's address: a text, or the `url` of an object. */
+/* Reads a port's address: a text, or the `url` of an object. */
 static bool read_port(struct reading *r, const json_node *node, uint16_t port)
 {
     struct worker worker;

@@ -213,7 +213,7 @@ bool record_header(struct slice headers, size_t *cursor, struct slice *name, str
 
 int64_t record_epoch(const struct record *record)
 {
-    static const struct hash_secret known = {0, 0}; /* every agent gets the same hash */
+    static const struct hash_secret known = {0, 0}; /* constant, so that every agent computes the same hash */
     uint8_t memory[512];
     struct writer w = writer_of(memory, sizeof memory);
     if (record->epoch)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * record_pack: how the ports and headers of a record lie in memory; read with record_port and record_header.
+ * record_pack: the memory layout of a record's ports and headers, which record_port and record_header read.
  *   ports:   { u16 port, worker }*        headers: { u16 length, name, u16 length, value }*
  *   details: { u16 port, u8 serves, u8 h2, u16 length, access, u16 length, headers }*
  *   management: { u16 from, u16 to }*
  *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
- * A whole record is everything in it. Integers are big-endian.
+ * A packed record holds all fields of the record. Integers are big-endian.
  */
 #ifndef CELLGATE_AGENT_MODEL_RECORD_PACK_H
 #define CELLGATE_AGENT_MODEL_RECORD_PACK_H
@@ -14,8 +14,8 @@
 #include "spoa/base/bytes/reader.h"
 #include "spoa/base/bytes/writer.h"
 
-/* What the relay gets of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
- * those that the route sets, and an answer's other variables. */
+/* The sum of these limits must fit into one frame (SPOP_FRAME_USUAL), because the relay gets them in one: the record's headers as they
+ * are packed, the headers that the route sets, and an answer's other variables. */
 #define RECORD_HEADERS_MOST 12288
 #define ROUTE_SET_MOST      2560
 #define ANSWER_REST_MOST    1532
@@ -28,9 +28,9 @@ void record_pack_port(struct writer *w, uint16_t port, const struct worker *work
 void record_pack_details(struct writer *w, uint16_t port, const struct record_details *details);
 void record_pack_management(struct writer *w, const struct port_list *ports);
 void record_pack_header(struct writer *w, struct slice name, struct slice value);
-/* At most 65535 bytes of each text, else w->full. */
+/* Packs a whole record. Sets w->full if a text is longer than 65535 bytes. */
 void record_pack(struct writer *w, const struct record *record);
-/* Slices of *record point into what is read. */
+/* Unpacks a whole record; slices of *record point into the input. */
 void record_unpack(struct reader *r, struct record *record);
 
 #endif

@@ -14,7 +14,7 @@ static const struct {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-/* Most lines of a request have a length of name that nothing here has. */
+/* Rejects most lines cheaply: no header of the table has a name of their length. */
 static bool is_length_known(size_t len)
 {
     static const uint64_t lengths = 0
@@ -25,7 +25,7 @@ static bool is_length_known(size_t len)
     return len <= LENGTH_MOST && lengths >> len & 1;
 }
 
-/* HAProxy lets none of these into a value; whatever came to be so, two readers would see two requests. */
+/* HAProxy allows neither byte in a value. A line with one must be refused, because two parsers could read it as two different requests. */
 static bool is_clean(struct slice line)
 {
     return slice_find(line, '\n') == line.len && slice_find(line, 0) == line.len;
@@ -51,7 +51,8 @@ bool request_header_next(struct slice *headers, struct request_header *header)
     return true;
 }
 
-/* RFC 6265 section 4.2.1: pairs with ';' between them. Lenient about blanks: haproxy.cfg removes what this finds. */
+/* RFC 6265 section 4.2.1: pairs separated by ';'. The parser is lenient about blanks, because haproxy.cfg removes the cookie that is
+ * found here. */
 static void read_cookies(struct request *request, struct slice list)
 {
     struct slice pair;
@@ -87,7 +88,7 @@ bool request_read_headers(struct request *request)
     size_t last = rest.len;
     for (; request_header_next(&rest, &header); last = rest.len)
         read_field(request, &header);
-    return last == 2 && rest.len == 0; /* the empty line */
+    return last == 2 && rest.len == 0; /* only the empty line was left */
 }
 
 struct slice request_header(const struct request *request, struct slice name, size_t *lines)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request: what HAProxy tells about one HTTP request, in the SPOE message `cell-route`. The table of arguments is the one
- * list of them: the decoder, `cellgate explain`, the SPOE file (checked by a test) and the documentation follow it. Slices
- * point into the frame (or whatever the caller read from) and live as long as that does.
+ * request: HAProxy's description of one HTTP request, in the SPOE message `cell-route`. The table of arguments is the only list of them:
+ * the decoder, `cellgate explain`, the SPOE file (checked by a test) and the documentation follow it. Slices point into the frame (or
+ * other input of the caller) and are valid as long as it is.
  *
- * Of each header of the second table the value is that of the FIRST line of the name, the whole line; the count beside it
- * tells how many lines there were, so that the decision can refuse what is ambiguous.
+ * For each header of the second table the value is that of the FIRST line with this name, the whole line. The count beside it is the
+ * number of lines with this name, so that the decision can refuse an ambiguous request.
  */
 #ifndef CELLGATE_AGENT_MODEL_REQUEST_H
 #define CELLGATE_AGENT_MODEL_REQUEST_H
@@ -15,8 +15,8 @@
 #include "spoa/base/bytes/writer.h"
 #include "spoa/base/text/address.h"
 
-/*  X(kind, field, SPOE argument name, HAProxy sample expression)
- *  kinds: TEXT struct slice (absent = there is none), BOOL bool, ADDRESS struct address */
+/* X(kind, field, SPOE argument name, HAProxy sample expression)
+ * kinds: TEXT struct slice (absent if there is none), BOOL bool, ADDRESS struct address */
 #define REQUEST_ARGUMENTS(X)                             \
     X(TEXT, id, "id", "unique-id")                       \
     X(TEXT, method, "method", "method")                  \
@@ -27,7 +27,7 @@
     X(TEXT, removed, "removed", "var(txn.removed)")      \
     X(ADDRESS, source, "source", "var(txn.client_addr)") \
     X(BOOL, tls, "tls", "var(txn.client_tls)")           \
-    X(BOOL, mux, "mux", "var(txn.mux)") /* the relay asks, for a WebSocket that carries many */
+    X(BOOL, mux, "mux", "var(txn.mux)") /* the relay asks, for a WebSocket that multiplexes requests */
 
 /*  X(field of the value, field of the count, name in lower case, ...) */
 #define REQUEST_HEADERS(X)                                        \
@@ -59,23 +59,23 @@ struct request {
     int64_t lines;
     REQUEST_HEADERS(X)
 #undef X
-    struct slice cookie; /* the value of the first __Host-cellgate in all lines of Cookie */
-    int64_t cookies;     /* how many there are */
+    struct slice cookie; /* value of the first __Host-cellgate in all Cookie lines */
+    int64_t cookies;     /* number of __Host-cellgate cookies */
 };
 
 struct request_header {
     struct slice name, value;
 };
 
-/* Takes the next line off *headers, "name: value" and a line end as `headers` has them; value as it stands behind ": ".
- * False: there is none, *headers is then empty; or it is malformed, and *headers is not. */
+/* Takes the next line, "name: value" and a line end, off *headers; `value` is the text after ": ". Returns false if no line is left,
+ * with *headers empty, or if the line is malformed, with *headers not empty. */
 bool request_header_next(struct slice *headers, struct request_header *header);
-/* Fills what REQUEST_HEADERS lists, and the cookies, from `headers`. False: it is absent or malformed. */
+/* Fills the fields of REQUEST_HEADERS and the cookies from `headers`. Returns false if `headers` is absent or malformed. */
 bool request_read_headers(struct request *request);
-/* The first line's value of a header that need not be in the table, name in any case, and how many lines it has. */
+/* Returns the value of the first line of a header, which need not be in the table, and the number of its lines. `name` is in any case. */
 struct slice request_header(const struct request *request, struct slice name, size_t *lines);
 
-/* Writes all lines of a header as one list (RFC 9110 section 5.3), name in lower case, and returns it; absent if there is none. */
+/* Writes all lines of a header as one list (RFC 9110 section 5.3) and returns it; absent if there is none. `name` is in lower case. */
 struct slice request_list(const struct request *request, struct slice name, struct writer *w);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/request_text.h"
 
-/* What the sample expressions are evaluated on. */
+/* The input of the sample expressions. */
 struct head {
     struct slice method, version, host, path, query, headers;
     bool tls;
@@ -17,7 +17,7 @@ bool header_line_parse(struct slice text, struct header_line *line)
     return colon > 0 && colon < text.len;
 }
 
-/* What `req.hdrs` gives: names in lower case, and the Host of an absolute URL, unless the lines have one. */
+/* Writes the value of `req.hdrs`: names in lower case, and the Host of an absolute URL, unless the lines have one. */
 static struct slice headers_text(const struct head *head, struct writer *memory)
 {
     size_t start = memory->len;
@@ -63,7 +63,7 @@ static bool evaluate_BOOL(const struct head *head, const char *sample)
 
 static struct address evaluate_ADDRESS(const struct head *head, const char *sample)
 {
-    (void)head, (void)sample; /* nobody connected */
+    (void)head, (void)sample; /* there is no connection: use a loopback address */
     return (struct address){.family = 4, .bytes = {127, 0, 0, 1}};
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request_text: a struct request from a request line and header lines, as HAProxy would make it: the sample
- * expressions of REQUEST_ARGUMENTS are evaluated here. For `cellgate explain` and tests.
+ * request_text: makes a struct request from a request line and header lines, as HAProxy would. It evaluates the sample expressions of
+ * REQUEST_ARGUMENTS. `cellgate explain` and the tests use it.
  */
 #ifndef CELLGATE_AGENT_MODEL_REQUEST_TEXT_H
 #define CELLGATE_AGENT_MODEL_REQUEST_TEXT_H
@@ -14,11 +14,11 @@ struct header_line {
     struct slice name, value;
 };
 
-/* "Name: value"; false without a colon or a name. */
+/* Parses "Name: value". Returns false if the colon or the name is missing. */
 bool header_line_parse(struct slice text, struct header_line *line);
 
-/* line: "METHOD URL [HTTP/VERSION]", URL a path or http://HOST/PATH or https://…; a Host among the lines
- * comes before that of the URL. Slices of *request point into the arguments and memory, which holds the lines once more. */
+/* Parses `line`, "METHOD URL [HTTP/VERSION]", where URL is a path or starts with http://HOST or https://HOST. A Host among the lines
+ * takes precedence over that of the URL. Slices of *request point into the arguments and into `memory`, which gets a copy of the lines. */
 bool request_from_text(struct slice line, const struct header_line *lines, size_t count,
                        struct writer *memory, struct request *request, struct fail *why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shared_record: one record in memory of its own, immutable and counted by reference. */
+/* shared_record: one immutable record in memory of its own, with a reference count. */
 #ifndef CELLGATE_AGENT_MODEL_SHARED_RECORD_H
 #define CELLGATE_AGENT_MODEL_SHARED_RECORD_H
 
@@ -7,17 +7,17 @@
 #include "spoa/base/table/references.h"
 
 struct shared_record {
-    atomic_uint references; /* of shared_record_retain and shared_record_release alone */
-    size_t bytes;           /* memory it takes */
+    atomic_uint references; /* used by shared_record_retain and shared_record_release only */
+    size_t bytes;           /* memory in use */
     struct record record;
-    uint8_t texts[]; /* what the record's slices point to */
+    uint8_t texts[]; /* the bytes that the record's slices point to */
 };
 
-/* Copies the record. NULL when out of memory. */
+/* Copies the record. Returns NULL if memory is short. */
 struct shared_record *shared_record_new(const struct record *record);
 struct shared_record *shared_record_retain(struct shared_record *box);
-void shared_record_release(struct shared_record *box); /* NULL is fine */
-/* Whether both say the same. */
+void shared_record_release(struct shared_record *box); /* box may be NULL */
+/* Returns whether both records have the same content. */
 bool shared_record_equal(const struct shared_record *a, const struct shared_record *b);
 
 #endif

@@ -40,12 +40,12 @@ bool hostname_valid(struct slice text)
     while (slice_split(&rest, '.', &label))
         if (!label_valid(label))
             return false;
-    /* "1.2.3.400" is no name: a last label of digits is a mistyped IPv4 literal (RFC 3696 section 2) */
+    /* "1.2.3.400" must not count as a name: a last label of digits is a mistyped IPv4 literal (RFC 3696 section 2) */
     uint64_t number;
     return !slice_u64(label, UINT64_MAX, &number);
 }
 
-/* Takes "HOST" or "[HOST]" off *rest. */
+/* Takes "HOST" or "[HOST]" off the beginning of *rest. */
 static bool take_host(struct slice *rest, struct worker *worker, struct fail *why)
 {
     if (slice_starts(*rest, "[")) {
@@ -63,7 +63,7 @@ static bool take_host(struct slice *rest, struct worker *worker, struct fail *wh
     return true;
 }
 
-/* One socket has one name: which port is the management's is told by comparing names. */
+/* A socket must have one spelling only: the code compares paths to find out whether a port is the management port. */
 static bool is_plain_path(struct slice path)
 {
     struct slice rest = slice_from(path, 1), part;

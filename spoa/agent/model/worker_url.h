@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * worker_url: the address of a worker as a record writes it: http://HOST[:PORT], https://HOST[:PORT] or
- * http+unix:/PATH. HOST is a name, an IPv4 or a bracketed IPv6 literal. Nothing may follow (RFC 3986
- * section 3.2, without user information).
+ * worker_url: parses the address of a worker in a record: http://HOST[:PORT], https://HOST[:PORT] or http+unix:/PATH. HOST is a name, an
+ * IPv4 literal or an IPv6 literal in brackets. No user information and no path is allowed (RFC 3986 section 3.2).
  */
 #ifndef CELLGATE_AGENT_MODEL_WORKER_URL_H
 #define CELLGATE_AGENT_MODEL_WORKER_URL_H
 
 #include "spoa/agent/model/record.h"
 
-/* worker->host points into text; worker->addr is set for
- * a literal. False: *why says what is wrong with it. */
+/* Parses an address. worker->host points into text; worker->addr is set if the host is a literal. Returns false and *why if the address
+ * is invalid. */
 bool worker_url_parse(struct slice text, struct worker *worker, struct fail *why);
-/* An IPv4 or IPv6 literal without brackets. */
+/* Parses an IPv4 or IPv6 literal without brackets. */
 bool address_parse(struct slice text, struct address *addr);
-/* A DNS name: labels of letters, digits, inner hyphens and underscores, 253 bytes at most (RFC 1123
- * section 2.1). */
+/* Returns whether the text is a DNS name: labels of letters, digits, inner hyphens and underscores, at most 253 bytes (RFC 1123 section
+ * 2.1). */
 bool hostname_valid(struct slice text);
 
 #endif
