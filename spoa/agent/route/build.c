@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* route_build: from the configuration's JSON to the table. Everything that could go wrong later is refused
- * here. */
+/* route_build: makes the table from the configuration's JSON. Everything that could fail later is refused here. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +10,7 @@
 #include "spoa/agent/route/table.h"
 #include "spoa/proto/http.h"
 
-/* The headers that haproxy.cfg knows as addresses (request.h). */
+/* The address headers that haproxy.cfg knows (request.h). */
 static const struct {
     const char *name;
     size_t offset;
@@ -21,23 +20,23 @@ static const struct {
 #undef X
 };
 
-/* What haproxy.cfg can set by name. */
+/* The headers that haproxy.cfg can set by name. */
 static const char *const direct_set[] = {
 #define X(kind, field, variable, header, ...) (header),
     WORKER_HEADERS(X)
 #undef X
         NULL};
 
-/* What the building of one route needs at hand. */
+/* The state while one route is built. */
 struct build {
     const struct json *doc;
     const json_node *domains;
     struct route_entry *entry;
-    struct texts *own_headers; /* of the table */
+    struct texts *own_headers; /* belongs to the table */
     const struct services *services;
     struct capture_names names;
-    unsigned captured; /* by the keys before this one */
-    unsigned forms;    /* bits of the forms that its host names */
+    unsigned captured; /* mask of captures of the keys read before this one */
+    unsigned forms;    /* bits of the forms in the route's host */
 };
 
 /* ---- alternatives ---- */
@@ -58,7 +57,7 @@ static bool patterns_add(struct build *b, struct patterns *patterns, enum patter
     return true;
 }
 
-/* Adds a, middle and c put together. */
+/* Adds the pattern that is the concatenation of the three texts. */
 static bool patterns_add_joined(struct build *b, struct patterns *patterns, enum pattern_kind kind,
                                 struct slice a, struct slice middle, struct slice c, struct fail *why)
 {
@@ -71,7 +70,7 @@ static bool patterns_add_joined(struct build *b, struct patterns *patterns, enum
                   : patterns_add(b, patterns, kind, writer_slice(&w), why);
 }
 
-/* "[/v1]/a": "/a" and "/v1/a". */
+/* Adds "/a" and "/v1/a" for "[/v1]/a". */
 static bool path_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
 {
     if (!slice_starts(text, "["))
@@ -84,7 +83,7 @@ static bool path_add(struct build *b, struct patterns *patterns, struct slice te
            patterns_add_joined(b, patterns, PATTERN_PATH, none, slice_sub(text, 1, end - 1), tail, why);
 }
 
-static unsigned form_bit(struct slice form) /* 0: it is none */
+static unsigned form_bit(struct slice form) /* 0 if there is no such form */
 {
     const char *known;
     for (size_t i = 0; (known = profile_form_at(i)); i++)
@@ -104,8 +103,8 @@ static bool no_form(const struct json *doc, const json_node *list, struct fail *
     return json_fail(doc, list, why, "'%s' is none of %s", json_key(list), text);
 }
 
-/* "{port}-{sandbox}.<FORM>": one pattern for each domain of the form. A form without any is checked all the
- * same. */
+/* Adds for "{port}-{sandbox}.<FORM>" one pattern for each domain of the form. The pattern of a form without domains is checked
+ * nevertheless. */
 static bool host_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
 {
     size_t open = slice_find(text, '<'), close = slice_find(text, '>');
@@ -150,7 +149,7 @@ static bool alternative_read(struct build *b, const json_node *node, add_functio
     return add(b, patterns, text, &what) || json_fail(b->doc, node, why, "%s", what.text);
 }
 
-/* A string or an array of them. The captures of all alternatives are then taken for the keys that follow. */
+/* Reads a string or an array of strings. Later keys may use the captures of all alternatives. */
 static bool patterns_read(struct build *b, const json_node *node, add_function *add,
                           struct patterns *patterns, struct fail *why)
 {
@@ -178,7 +177,7 @@ static void patterns_free(struct patterns *patterns)
 
 /* ---- the keys that are nodes or texts of a form of their own ---- */
 
-/* The name belongs to the table, which only ever adds some. */
+/* Adds a header to the table, which owns the name; names are never removed while the table is built. */
 static bool own_header(struct build *b, struct slice name, struct slice *own)
 {
     if (!own_headers_add(b->own_headers, name))
@@ -285,7 +284,7 @@ static bool read_upgrade(struct build *b, struct fail *why)
     return true;
 }
 
-/* Behind the patterns. */
+/* Reads `redial`; the patterns must be read before, because they decide its default. */
 static bool read_redial(struct build *b, struct fail *why)
 {
     const json_node *node = b->entry->redial_node;
@@ -375,17 +374,17 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
     return true;
 }
 
-/* The building of the whole table. */
+/* The state while the whole table is built. */
 struct building {
     struct routes *routes;
     const struct json *doc;
     const struct route_nodes *nodes;
-    unsigned systems; /* that are on */
-    unsigned forms;   /* bits of the forms that a route's host names */
+    unsigned systems; /* bits of the enabled systems */
+    unsigned forms;   /* bits of the forms in hosts of all routes */
     bool placed[ROUTE_DEFAULTS_MAX];
 };
 
-/* doc: the one that node belongs to. */
+/* Adds a route; `doc` is the document of `node`. */
 static bool add_route(struct building *w, const struct json *doc, const json_node *node, enum system system,
                       struct fail *why)
 {
@@ -420,7 +419,7 @@ static bool add_default(struct building *w, size_t i, const struct profile_route
     return good;
 }
 
-/* Whether the word of `routes` stands for the built-in route: its name, or that of its system. */
+/* Returns whether a word of `routes` stands for the built-in route: the route's name, or the name of its system. */
 static bool is_meant(struct slice word, const struct profile_route *route)
 {
     return slice_equal(word, default_name(route)) || slice_is(word, system_text(route->system));
@@ -441,7 +440,7 @@ static bool is_named(const struct building *w, const struct profile_route *route
     return false;
 }
 
-/* Those of `systems` that `routes` does not name one by one. */
+/* Adds the routes of `systems` that `routes` does not list by name. */
 static bool add_defaults(struct building *w, struct fail *why)
 {
     struct profile_route route;
@@ -469,7 +468,7 @@ static bool add_word(struct building *w, const json_node *node, struct slice wor
                               "a route is an object, \"defaults\", a system or the name of a built-in route");
 }
 
-/* Every route of `systems` has its place. */
+/* Returns whether every route of `systems` has a place in the list. */
 static bool all_placed(const struct building *w)
 {
     struct profile_route route;
@@ -479,7 +478,7 @@ static bool all_placed(const struct building *w)
     return true;
 }
 
-/* The array `routes`: objects, names, and "defaults" once at most. */
+/* Reads the array `routes`: objects, names, and "defaults" at most once. */
 static bool add_list(struct building *w, const json_node *list, struct fail *why)
 {
     bool defaults = false;
@@ -568,7 +567,7 @@ static bool domains_check(const struct json *doc, const json_node *domains, stru
     return true;
 }
 
-/* A domain whose form nothing serves would be off without a word. */
+/* Refuses a domain whose form no route serves: requests to it would be refused without a hint to the operator. */
 static bool domains_served(const struct building *w, struct fail *why)
 {
     for (const json_node *list = json_first(w->nodes->domains); list; list = json_next(list))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* route_check: what must hold between the keys of a route, and between routes. */
+/* route_check: checks the rules between the keys of a route, and between routes. */
 #include "spoa/agent/route/table.h"
 #include "spoa/agent/systems/tables.h"
 
-/* What haproxy.cfg removes in any case, or can. */
+/* The headers that haproxy.cfg always removes, or can remove. */
 static const char *const direct_strip[] = {"Authorization",
-                                           "Origin", /* of upgrades */
+                                           "Origin", /* removed from upgrades */
                                            "Cookie",
                                            "Forwarded",
                                            "X-Forwarded-For",
@@ -37,7 +37,7 @@ static bool captures_always(const struct patterns *patterns, enum capture captur
     return patterns->count > 0;
 }
 
-/* Where a label has a token in the place of the sandbox, the token says which one it is (decide.c). */
+/* A label with a token in the place of the sandbox also counts, because the token names the sandbox (decide.c). */
 bool route_host_names_sandbox(const struct patterns *host)
 {
     for (size_t i = 0; i < host->count; i++)
@@ -85,7 +85,7 @@ static bool check_direct(const struct route *route, struct fail *why)
     return true;
 }
 
-/* Whether any page may be of a listed origin: a page in a sandboxed frame is of the origin `null`. */
+/* Returns whether the list allows pages of anybody. `null` does: it is the origin of every page in a sandboxed frame. */
 static bool has_anybody(const struct texts *origins)
 {
     for (size_t i = 0; i < origins->count; i++)
@@ -94,8 +94,7 @@ static bool has_anybody(const struct texts *origins)
     return false;
 }
 
-/* A cookie is sent with every request to its host, so all of that host must be this one sandbox: tokens.md.
- */
+/* Browsers send a cookie with every request to its host, so the whole host must be this one sandbox (tokens.md). */
 static bool check_cookie(const struct route_entry *entry, struct fail *why)
 {
     bool pages = entry->route.upgrade != ROUTE_UPGRADE;
@@ -132,7 +131,7 @@ static bool has_pattern(const struct patterns *patterns, const struct pattern *w
     return false;
 }
 
-/* Whether the pages of all hosts of a route for upgrades are let in by cookie, by one other route. */
+/* Returns whether another route lets in by cookie the pages of all hosts of this route for upgrades. */
 static bool has_pages(const struct routes *routes, const struct route_entry *entry)
 {
     for (size_t i = 0; i < routes->count; i++) {
@@ -146,7 +145,7 @@ static bool has_pages(const struct routes *routes, const struct route_entry *ent
     return false;
 }
 
-/* What a service gets is what the route says of the request: it has no record. */
+/* A service has no record: everything it gets follows from the route. */
 static bool check_service(const struct route_entry *entry, struct fail *why)
 {
     const struct route *route = &entry->route;
@@ -168,7 +167,7 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
     return check_direct(route, why);
 }
 
-/* Its requests are decided one by one: the upgrade itself is for no sandbox, and takes no token. */
+/* The requests in the WebSocket are decided one by one; the upgrade itself reaches no sandbox and takes no token. */
 static bool check_mux(const struct route_entry *entry, struct fail *why)
 {
     const struct route *route = &entry->route;
@@ -211,7 +210,7 @@ bool route_check(const struct route_entry *entry, struct fail *why)
     return !route->cookie || check_cookie(entry, why);
 }
 
-/* Pages of sandboxes that path forms serve on any host would share the cookie's origin if they came first. */
+/* A route by path that comes first would serve pages of other sandboxes on the cookie's host, which then share its origin. */
 bool routes_check(const struct routes *routes, struct fail *why)
 {
     const char *path_form = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* route_keys: the keys of a route. */
+/* route_keys: the table of a route's keys. */
 #include "spoa/agent/model/authority.h"
 #include "spoa/agent/route/table.h"
 #include "spoa/proto/handover.h"
@@ -12,7 +12,7 @@ const char *const route_mux_names[] = {"off",
 #undef X
                                            NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
-/* in the order of enum route_keep; "form", the default: as the route's `host` says (entry_defaults) */
+/* in the order of enum route_keep; the default "form" follows the route's `host` (entry_defaults) */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
 static const char *const keep_names[] = {"form", "strip", "keep", NULL};
 

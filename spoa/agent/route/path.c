@@ -9,7 +9,7 @@ static bool is_unreserved(int c)
            c == '_' || c == '~';
 }
 
-/* The byte that "%XX" at s.at[i] stands for; -1 if there is no such thing. */
+/* Returns the byte of "%XX" at s.at[i], or -1 if there is no valid escape. */
 static int encoded_at(struct slice s, size_t i)
 {
     if (s.len < i + 3 || s.at[i] != '%')
@@ -18,7 +18,7 @@ static int encoded_at(struct slice s, size_t i)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* The byte at *i with an encoded unreserved character decoded; moves *i behind it. */
+/* Returns the byte at *i, decoded if it is an encoded unreserved character, and moves *i past it. */
 static uint8_t decoded_next(struct slice s, size_t *i)
 {
     int c = encoded_at(s, *i);
@@ -31,7 +31,7 @@ static uint8_t decoded_next(struct slice s, size_t *i)
 bool path_valid(struct slice path)
 {
     static const bool plain[256] = {
-        ['!' ... '"'] = true, ['$'] = true, ['&' ... '~'] = true}; /* no '#', and '%' is looked at */
+        ['!' ... '"'] = true, ['$'] = true, ['&' ... '~'] = true}; /* without '#'; '%' is checked below */
     if (path.len == 0 || path.at[0] != '/')
         return false;
     for (size_t i = 0; i < path.len; i++)
@@ -64,7 +64,7 @@ bool path_segment_dots(struct slice segment)
     return dots > 0;
 }
 
-/* The length of what separates segments at tail.at[i]; 0: nothing does. */
+/* Returns the length of the separator at tail.at[i], or 0 if there is none. */
 static size_t separator_at(struct slice tail, size_t i, bool lenient)
 {
     if (tail.at[i] == '/')
@@ -75,7 +75,7 @@ static size_t separator_at(struct slice tail, size_t i, bool lenient)
     return tail.at[i] == '\\' ? 1 : c == '/' || c == '\\' ? 3 : 0;
 }
 
-/* Where the parameters of a segment begin, for workers that know any; its length: it has none. */
+/* Returns the place where the parameters of a segment begin, for workers that know parameters; its length if it has none. */
 static size_t parameters_at(struct slice segment)
 {
     size_t i = 0;
@@ -112,7 +112,7 @@ static enum ascent ascent_of(struct slice tail, bool lenient)
     return ascent;
 }
 
-/* Whether there are several kinds of what ends a segment for some workers and is a part of it for others. */
+/* Returns whether the tail mixes several kinds of separators that some workers recognise and others do not. */
 static bool is_ambiguous(struct slice tail)
 {
     unsigned kinds = 0;
@@ -130,7 +130,7 @@ static bool is_ambiguous(struct slice tail)
 
 bool path_climbs(struct slice tail)
 {
-    /* ".." cannot be there without a dot or an encoded one; most paths end here */
+    /* most paths end here: without '.' and '%' there is no ".." */
     if (slice_find(tail, '.') == tail.len && slice_find(tail, '%') == tail.len)
         return false;
     enum ascent ascent = ascent_of(tail, true);

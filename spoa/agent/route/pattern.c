@@ -18,13 +18,13 @@ struct part {
 
 struct pattern {
     enum pattern_kind kind;
-    uint8_t separator; /* 0: there is one part */
-    /* of a path whose first part begins with text: its first byte, looked at before all else */
+    uint8_t separator; /* 0 if the pattern is one part */
+    /* first byte of a path whose first part begins with text; compared first, because it is cheap */
     uint8_t start;
     bool has_rest;
     uint8_t rest;
-    struct slice fallback; /* of {name?default}; absent: none */
-    struct slice tail;     /* of a host: what stands behind the last capture, looked at first */
+    struct slice fallback; /* default of {name?default}; absent if there is none */
+    struct slice tail;     /* in a host: text after the last capture; compared first */
     unsigned captures;
     size_t parts, pieces;
     struct part part[PARTS_MAX];
@@ -62,7 +62,7 @@ static bool name_valid(struct slice name)
     return name.len > 0;
 }
 
-/* The text between braces, taken apart. */
+/* The parsed text between braces. */
 struct braces {
     struct slice name, fallback;
     bool rest;
@@ -90,7 +90,7 @@ static bool braces_take(struct slice *text, struct braces *braces, struct fail *
     return true;
 }
 
-/* What a capture must look like, as CAPTURES says; min 0: anything. */
+/* The form of a capture, from its row in CAPTURES; min 0 for any form. */
 struct form {
     uint16_t min, max, hex;
     bool everywhere;
@@ -128,7 +128,7 @@ static bool capture_place(struct pattern *p, struct capture_names *names, struct
     return true;
 }
 
-/* Adds the capture of braces to the current part; `left` is the pattern behind it. */
+/* Adds the capture of braces to the current part; `left` is the pattern after it. */
 static bool capture_add(struct pattern *p, struct part *part, const struct braces *braces, struct slice left,
                         struct capture_names *names, struct fail *why)
 {
@@ -181,7 +181,7 @@ static bool literal_add(struct pattern *p, struct part *part, struct slice *left
     return true;
 }
 
-/* What would not be clear: two captures side by side, or two that take what is left over. */
+/* Refuses ambiguous parts: two captures side by side, or two captures of any form. */
 static bool part_check(const struct pattern *p, const struct part *part, struct fail *why)
 {
     unsigned wide = 0;
@@ -247,7 +247,7 @@ static struct slice literal_tail(struct slice text)
     return slice_from(text, start);
 }
 
-/* Dots of a header's pattern, but for those of "{name...}", separate parts. */
+/* Dots in a header's pattern separate parts, except those of "{name...}". */
 static uint8_t value_separator(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -319,7 +319,7 @@ static bool in_alphabet(uint8_t capture, uint8_t c)
            (alphabet == PATTERN_BASE64URL && c == '-');
 }
 
-/* Returns whether the bytes, all of the alphabet, have the form of what is captured. */
+/* Returns whether the bytes, which are all of the alphabet, have the form of the capture. */
 static bool form_valid(uint8_t capture, struct slice s)
 {
     const struct form form = form_of(capture);
@@ -337,7 +337,7 @@ static bool narrow_valid(uint8_t capture, struct slice s)
     return form_valid(capture, s);
 }
 
-/* Takes one piece that is not wide off the left or the right end of *s. */
+/* Takes one piece of limited form off the left or the right end of *s. */
 static bool piece_take(const struct piece *piece, bool right, struct slice *s, struct captures *captures)
 {
     size_t len = piece->literal.len;
@@ -361,7 +361,7 @@ static bool is_wide(const struct piece *piece)
     return piece->capture != LITERAL && !is_narrow(piece->capture);
 }
 
-/* A part of several pieces: from both ends inwards, the wide capture gets what is left. */
+/* Matches a part of several pieces from both ends inwards; the capture of any form gets the rest. */
 static bool match_pieces(const struct piece *piece, size_t count, struct slice s, struct captures *captures)
 {
     size_t i = 0, j = count;
@@ -386,7 +386,7 @@ static bool match_part(const struct pattern *p, const struct part *part, struct 
     if (piece->capture == LITERAL)
         return p->kind == PATTERN_PATH ? path_segment_is(s, piece->literal) : slice_equal(s, piece->literal);
     captures->value[piece->capture] = s;
-    /* a bad port in a path is the client's mistake to be told, in a host it is another form of host */
+    /* an invalid port in a path is the client's mistake, which the decision reports; in a host it is another form of host */
     bool form = p->kind == PATTERN_HOST || form_of(piece->capture).everywhere;
     return form && is_narrow(piece->capture) ? narrow_valid(piece->capture, s) : s.len > 0;
 }
@@ -396,14 +396,13 @@ static bool part_is_literal(const struct pattern *p, const struct part *part)
     return part->count == 0 || (part->count == 1 && p->piece[part->first].capture == LITERAL);
 }
 
-/* A letter may be encoded. */
+/* Compares the first byte cheaply; '%' may be an encoded letter. */
 static bool may_start(const struct pattern *p, struct slice path)
 {
     return !p->start || (path.len && (path.at[0] == p->start || path.at[0] == '%'));
 }
 
-/* Matches the parts one after the other; *left is then
- * absent, or what stands behind the last one's separator. */
+/* Matches the parts in order. Afterwards *left is absent, or the input after the last part's separator. */
 static bool match_parts(const struct pattern *p, struct slice *left, struct captures *captures, bool *climbs)
 {
     for (size_t i = 0; i < p->parts; i++) {

@@ -48,7 +48,7 @@ const char *route_miss_text(enum route_miss miss)
     return "it matches";
 }
 
-/* The state of one attempt: a bit for every place that was captured. */
+/* The state of one attempt; `captured` has a bit for every captured place. */
 struct attempt {
     struct captures *captures;
     unsigned captured;
@@ -87,7 +87,8 @@ static bool headers_match(const struct route_entry *entry, const struct request 
     return true;
 }
 
-/* Ports that are none are left to the decision, which refuses them. It decodes them, too. */
+/* Returns whether the route serves the captured port. An invalid port counts as served: the decision then refuses it. The decision
+ * decodes ports in the same way. */
 static bool port_served(const struct route_entry *entry, const struct attempt *attempt)
 {
     uint8_t digits[5];

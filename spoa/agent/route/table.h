@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* route_table: the inside of struct routes, for route.c, which matches, and for route/build.c, route/keys.c
- * and route/check.c, which build. */
+/* route_table: the layout of struct routes. route.c matches with it; route/build.c, route/keys.c and route/check.c build it. */
 #ifndef CELLGATE_AGENT_ROUTE_TABLE_H
 #define CELLGATE_AGENT_ROUTE_TABLE_H
 
 #include "spoa/agent/model/port_list.h"
 #include "spoa/agent/route/route.h"
 
-/* Alternatives: the first that matches counts. */
+/* A list of alternatives, of which the first match counts. */
 struct patterns {
     struct pattern **at;
     size_t count;
 };
 
 struct route_header_rule {
-    struct slice name; /* of an own one points into own_headers of the table */
-    size_t offset;     /* of the header's value in struct request; 0: it is an own one */
+    struct slice name; /* points into own_headers of the table, if haproxy.cfg does not know the header */
+    size_t
+        offset; /* offset of the header's value in struct request; 0 if haproxy.cfg does not know the header */
     struct patterns patterns;
 };
 
@@ -23,12 +23,12 @@ enum { ROUTE_HEADERS_MAX = 8, ROUTE_DEFAULTS_MAX = 64 };
 
 struct route_entry {
     struct route route;
-    struct patterns path, host; /* without alternatives: anything goes */
+    struct patterns path, host; /* empty if any value matches */
     struct route_header_rule headers[ROUTE_HEADERS_MAX];
     size_t header_count;
-    struct port_list served; /* none: any port */
+    struct port_list served; /* empty if any port matches */
     bool off;                /* the host's form has no domain */
-    /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
+    /* The table of keys fills these members, and the rest is made from them. The nodes are valid only while the table is built. */
     char *to, *need, *ports, *system, *to_service;
     int host_header, cookies, auth; /* enum route_keep */
     const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node, *redial_node;
@@ -42,14 +42,14 @@ struct routes {
 };
 
 bool header_name_valid(struct slice name);
-/* Whether name equals one of a NULL-terminated list, in any case. */
+/* Returns whether `name` equals one of a NULL-terminated list, ignoring case. */
 bool text_among(struct slice name, const char *const *list);
-/* Whether the host says which sandbox is meant, in every case. */
+/* Returns whether every pattern of the host identifies the sandbox. */
 bool route_host_names_sandbox(const struct patterns *host);
-/* Whether its tunnels go on with another worker where the route does not say: it resumes, or the address names a session
- * that can be attached to again. */
+/* Returns whether tunnels of the route redial another worker if the route does not set `redial`: the route resumes, or its address names
+ * a session that a new connection can attach to. */
 bool route_redials(const struct route_entry *entry);
-/* One route, and the order of all; *why without a position. */
+/* Check one route, and the order of all. *why has no position. */
 bool route_check(const struct route_entry *entry, struct fail *why);
 bool routes_check(const struct routes *routes, struct fail *why);
 

@@ -7,7 +7,7 @@
 
 enum { STEPS_MAX = 24 };
 
-/* Literal text and the capture behind it, if any. */
+/* Literal text and the capture after it, if any. */
 struct step {
     struct slice literal;
     bool has_capture;

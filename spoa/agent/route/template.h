@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* template: the path that a worker gets, made of literal text and what a route's patterns captured
- * (pattern.h). */
+/* template: the path for a worker, made of literal text and the captures of a route's patterns (pattern.h). */
 #ifndef CELLGATE_AGENT_ROUTE_TEMPLATE_H
 #define CELLGATE_AGENT_ROUTE_TEMPLATE_H
 
@@ -9,11 +8,11 @@
 
 struct template;
 
-/* "/files/{rest...}" (or "{rest}"): begins with '/', every capture is among names. NULL and *why. */
+/* Compiles "/files/{rest...}" (or "{rest}"). Returns NULL and *why unless the text begins with '/' and `names` has every capture. */
 struct template *template_new(struct slice text, const struct capture_names *names, struct fail *why);
-void template_free(struct template *template); /* NULL is fine */
+void template_free(struct template *template); /* template may be NULL */
 struct slice template_text(const struct template *template);
-/* An absent capture takes the '/' before it along, unless that is the path's first byte. */
+/* Writes the path. An absent capture also drops the '/' before it, unless that is the path's first byte. */
 void template_write(const struct template *template, const struct captures *captures, struct writer *w);
 
 #endif

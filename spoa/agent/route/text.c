@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* route_text: a table as the configuration would say it, for people. */
+/* route_text: writes a table in the form of the configuration, for people. */
 #include "spoa/agent/route/table.h"
 #include "spoa/base/json/json_write.h"
 
-/* One object that is being written. */
+/* An object while it is written. */
 struct object {
     struct buffer *to;
     bool good, filled;
@@ -100,7 +100,7 @@ static void put_set(struct object *o, const struct route *route)
     put(o, route->set_count ? "}" : "");
 }
 
-/* A key of the table, unless it says what is so without it. */
+/* Writes a key of the table, unless it has its default. */
 static void put_option(struct object *o, const struct option *option, const struct route_entry *entry)
 {
     const void *field = (const char *)entry + option->offset;
@@ -138,7 +138,7 @@ static void put_option(struct object *o, const struct option *option, const stru
             put_texts(o, field);
         }
         break;
-    default: /* nodes are written by what was made of them */
+    default: /* nodes have writers of their own */
         break;
     }
 }
