@@ -18,12 +18,12 @@ enum {
 };
 
 struct named {
-    struct target target; /* of the name, for its spelling */
+    struct target target; /* parsed for its unique spelling */
     struct address address;
 };
 
 struct secret {
-    struct slice name; /* in the configuration */
+    struct slice name; /* name in the configuration */
     struct slice value;
     char *path;
     struct stat seen;
@@ -54,7 +54,7 @@ static bool has_secret(const void *config, struct slice name)
     return slice_present(egress_config_secret(config, name));
 }
 
-/* What a header's value may hold (RFC 9110 section 5.5), less what is not ASCII. */
+/* Returns the fault of a secret that is not a header's value in ASCII (RFC 9110 section 5.5). */
 static const char *secret_fault(struct slice value)
 {
     if (value.len == 0)
@@ -137,7 +137,7 @@ bool egress_config_inspects(const struct egress_config *c)
     return c && c->inspects;
 }
 
-/* The relay waits for the client's first bytes, and then for its handshake. */
+/* Allows twice the relay's head time: the relay waits for the client's first bytes, and then for its handshake. */
 static int64_t patience_of(const struct settings *s)
 {
     return 2 * s->relay.head_time / OPTION_SECOND + PATIENCE_MORE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* config: `egress` of the configuration, as decisions use it. Immutable once read. */
+/* config: `egress` of the configuration, in the form that decisions use. Immutable once read. */
 #ifndef CELLGATE_AGENT_EGRESS_CONFIG_H
 #define CELLGATE_AGENT_EGRESS_CONFIG_H
 
@@ -10,28 +10,28 @@
 
 struct egress_config;
 
-/* NULL and *why, with the position, when something is not in order. */
+/* Reads `egress`. Returns NULL and *why, with the position, if it is invalid. */
 struct egress_config *egress_config_read(const struct settings *settings, struct fail *why);
-void egress_config_free(struct egress_config *config); /* NULL is fine */
+void egress_config_free(struct egress_config *config); /* config may be NULL */
 
-/* Whether `egress` of a record, or of the configuration (NULL: there is none), can do what it says with this one: its secrets are
- * there, and so is what signs where it inspects. False: *why has the position. */
+/* Returns whether this configuration can enforce `egress`, which is a record's or the configuration's default (NULL if there is none):
+ * it has the named secrets, and the key for signing if a rule inspects. Otherwise returns false and *why, with the position. */
 bool egress_config_check(const struct egress_config *config, const struct json *doc, const json_node *egress,
                          struct fail *why);
 
-/* The rules of sandboxes whose record has none, packed; absent: such sandboxes reach nothing. */
+/* Returns the packed rules of sandboxes whose record has none. Absent if there are no rules; such sandboxes then reach nothing. */
 struct slice egress_config_default(const struct egress_config *config);
-/* Whether requests can be inspected: `egress.sign_file` is there. */
+/* Returns whether requests can be inspected, which needs `egress.sign_file`. */
 bool egress_config_inspects(const struct egress_config *config);
-/* Seconds from a CONNECT that is inspected to its connection's first request, at most. */
+/* Returns the longest time from an inspected CONNECT to the first request of its connection, in seconds. */
 int64_t egress_config_patience(const struct egress_config *config);
-/* The value of a header, of `egress.secrets`; absent: there is none of that name. */
+/* Returns the value of a secret in `egress.secrets`; absent if none has this name. */
 struct slice egress_config_secret(const struct egress_config *config, struct slice name);
-/* The file of a secret, and what it looked like before it was read; NULL: there are no more. */
+/* Returns the path of the i-th secret's file and the state of the file before it was read; NULL after the last. */
 const char *egress_config_secret_file(const struct egress_config *config, size_t i, const struct stat **seen);
-/* `egress.hosts`, which comes before DNS. */
+/* Finds the address of a host in `egress.hosts`, which takes precedence over DNS. */
 bool egress_config_host(const struct egress_config *config, struct slice host, struct address *address);
-/* Whether an address of REACH_PRIVATE or REACH_LOOPBACK is in `egress.private_networks`. */
+/* Returns whether `egress.private_networks` lists an address of REACH_PRIVATE or REACH_LOOPBACK. */
 bool egress_config_lists(const struct egress_config *config, const struct address *address);
 
 #endif

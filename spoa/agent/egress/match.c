@@ -7,7 +7,7 @@
 
 /* ---- hosts ---- */
 
-/* Takes the label at the end off *rest; false when nothing is left. */
+/* Takes the last label off *rest; returns false if nothing is left. */
 static bool last_label(struct slice *rest, struct slice *label)
 {
     if (!slice_present(*rest))
@@ -29,7 +29,7 @@ static size_t labels_of(struct slice name)
     return count;
 }
 
-/* From the end, where names are fixed. `**` stands in front only (rules_json.c). */
+/* Compares from the end, where names are fixed. `**` can only be the first label (rules_json.c). */
 bool egress_host_matches(struct slice pattern, struct slice name)
 {
     struct slice want, have;
@@ -51,7 +51,7 @@ static bool has_port(const struct egress_rule *rule, uint16_t port)
     return rule->ports.len == 0;
 }
 
-/* What denies an address denies all forms in which it can be reached. */
+/* A rule that denies an address denies every form in which it can be reached. */
 static bool denies(const struct egress_rule *rule, const struct address *address)
 {
     struct address carried[REACH_CARRIED];
@@ -97,7 +97,7 @@ int egress_rules_deny(const struct egress_policy *policy, const struct target *t
     return -1;
 }
 
-/* ---- what is inside ---- */
+/* ---- requests ---- */
 
 bool egress_rule_method(const struct egress_rule *rule, struct slice method)
 {
@@ -110,7 +110,7 @@ bool egress_rule_method(const struct egress_rule *rule, struct slice method)
     return false;
 }
 
-/* The byte at *i with its percent-encoding taken off; moves *i behind it. -1: an encoding that is none. */
+/* Returns the byte at *i without its percent-encoding, or -1 if the encoding is invalid; moves *i past it. */
 static int next_byte(struct slice path, size_t *i)
 {
     if (path.at[*i] != '%')
@@ -121,13 +121,13 @@ static int next_byte(struct slice path, size_t *i)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* What servers read in different ways, encoded or not: what ends a segment for one is a part of it for another. */
+/* Returns whether servers read the byte in different ways, encoded or not: it ends a segment for one and is a part of it for another. */
 static bool is_ambiguous_byte(int c)
 {
     return c <= ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' || c == '?' || c == '#';
 }
 
-/* Dots and slashes of other scripts, which some take for these. */
+/* Returns whether the character is a dot or a slash of another script, which some servers take for '.', '/' or '\'. */
 static bool is_lookalike(struct slice character)
 {
     static const char *const all[] = {"\xe2\x80\xa4", "\xe2\x81\x84", "\xe2\x88\x95", "\xe2\x88\x96",
@@ -138,8 +138,8 @@ static bool is_lookalike(struct slice character)
     return false;
 }
 
-/* Whether the character beyond ASCII that begins with `first`, which stands before *i, is one that all read alike: some take
- * overlong forms for the dot or the slash that they stand for. Moves *i behind it. */
+/* Returns whether all servers read the non-ASCII character that begins with `first` (already read, before *i) alike: some take overlong
+ * forms for the dot or slash that they encode. Moves *i past the character. */
 static bool is_plain_character(struct slice path, int first, size_t *i)
 {
     uint8_t bytes[8] = {(uint8_t)first, 0, 0, 0, 0, 0, 0, 0};
@@ -157,8 +157,8 @@ static bool is_plain_character(struct slice path, int first, size_t *i)
     return len && !is_lookalike(slice_of(bytes, len));
 }
 
-/* Whether all servers see the same segments, but for an encoded slash, which ends one for some and is a part of it for others
- * (both are tried below): none is empty, but for the last, and none is "." or "..". */
+/* Returns whether all servers see the same segments: none but the last is empty, and none is "." or "..". Only an encoded slash may
+ * differ, which ends a segment for some servers; the caller tries both readings. */
 static bool is_plain_path(struct slice path)
 {
     size_t dots = 0, length = 0;
@@ -191,7 +191,7 @@ static bool segment_matches(struct slice pattern, struct slice segment)
     return n == pattern.len;
 }
 
-/* Takes the first segment off *path; false when nothing is left. */
+/* Takes the first segment off *path; returns false if nothing is left. */
 static bool first_segment(struct slice *path, bool decoded, struct slice *segment)
 {
     size_t end = 0, next = 0;
@@ -210,7 +210,7 @@ static bool first_segment(struct slice *path, bool decoded, struct slice *segmen
     return true;
 }
 
-/* decoded: an encoded slash ends a segment, too. */
+/* With `decoded`, an encoded slash also ends a segment. */
 static bool path_matches(struct slice pattern, struct slice path, bool decoded)
 {
     struct slice want, have;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * match: what the rules say of a target, and of a request inside. The first rule that matches decides; no rule: refused.
+ * match: evaluates the rules for a target, and for a request in an inspected connection. The first rule that matches decides; if none
+ * matches, the answer is no.
  *
- * A name is matched by `host` alone, before anybody looks it up: a look-up would carry what is in the name to the outside.
- * A `cidr` that allows is therefore for targets that are addresses; one that denies is for what a name leads to, besides, and for
- * addresses that carry one of its own (reach.h).
+ * Only `host` matches a name, before any look-up, because a look-up would leak the content of the name. Therefore a `cidr` that allows
+ * applies to targets that are addresses. A `cidr` that denies applies also to the address a name resolves to, and to addresses that
+ * carry a denied one (reach.h).
  */
 #ifndef CELLGATE_AGENT_EGRESS_MATCH_H
 #define CELLGATE_AGENT_EGRESS_MATCH_H
@@ -12,21 +13,22 @@
 #include "spoa/agent/egress/rules.h"
 #include "spoa/agent/egress/target.h"
 
-/* The first rule that is about this target; false: there is none. */
+/* Finds the first rule that covers this target; returns false if there is none. */
 bool egress_rules_match(const struct egress_policy *policy, const struct target *target,
                         struct egress_rule *rule);
-/* Why a rule is not about this target; NULL: it is. */
+/* Returns the reason why a rule does not cover this target, or NULL if it does. */
 const char *egress_rule_miss(const struct egress_rule *rule, const struct target *target);
-/* The number of the first rule in front of `before` that denies this address to whoever reaches it by a name; -1: none. */
+/* Returns the number of the first rule in front of `before` that denies this address when a name resolves to it, or -1 if there is none. */
 int egress_rules_deny(const struct egress_policy *policy, const struct target *target, unsigned before,
                       const struct address *address);
 
-/* ---- of a rule that inspects ---- */
+/* ---- rules that inspect ---- */
 bool egress_rule_method(const struct egress_rule *rule, struct slice method);
-/* A path that could be read in two ways (dot segments, empty ones, %2F, '\', ';') is on no list. */
+/* Returns whether the rule's list has the path. A path that can be read in two ways (dot segments, empty ones, %2F, '\', ';') is on no
+ * list. */
 bool egress_rule_path(const struct egress_rule *rule, struct slice path);
 
-/* Whether a name matches a pattern, both in lower case: `*` is a label, `**` at least one. */
+/* Returns whether a name matches a pattern, both in lower case. `*` is one label, `**` one or more. */
 bool egress_host_matches(struct slice pattern, struct slice name);
 
 #endif

@@ -47,7 +47,7 @@ static enum reach of_plain(const struct address *address)
     return reach;
 }
 
-/* Of ISATAP the last eight bytes are 0000:5efe or 0200:5efe and an IPv4 address, behind any prefix. */
+/* The last eight bytes of an ISATAP address are 0000:5efe or 0200:5efe and an IPv4 address, after any prefix. */
 static bool is_isatap(const struct address *address)
 {
     const uint8_t *b = address->bytes;
@@ -62,7 +62,7 @@ static struct address take_v4(const struct address *address, size_t at, uint8_t 
     return inner;
 }
 
-/* A Teredo address names a server and, with its bits turned around, a client. */
+/* A Teredo address has two IPv4 addresses: its server's, and its client's with inverted bits. */
 size_t reach_carried(const struct address *address, struct address out[static REACH_CARRIED])
 {
     static const struct {
@@ -75,7 +75,7 @@ size_t reach_carried(const struct address *address, struct address out[static RE
         {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12, 0}, /* NAT64 */
         {{{6, {0x20, 0x02}}, 16}, 2, 0},              /* 6to4 */
         {{{6, {0x20, 0x01, 0, 0}}, 32}, 4, 0},        /* Teredo's server */
-        {{{6, {0x20, 0x01, 0, 0}}, 32}, 12, 0xff},    /* and its client */
+        {{{6, {0x20, 0x01, 0, 0}}, 32}, 12, 0xff},    /* Teredo's client */
     };
     size_t count = 0;
     if (address->family != 6)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules: `egress` of a record or `egress.default` of the configuration: what a sandbox may reach outside, packed into bytes
- * that a record can keep. rules_json.h reads it, match.h asks it.
+ * rules: a sandbox's permissions to reach hosts outside, from `egress` of its record or `egress.default` of the configuration. The rules
+ * are packed into bytes that a record can hold. rules_json.h reads them, match.h evaluates them.
  *
  *   policy: u8 flags, u32 most connections, { u16 length, rule }*
  *   rule:   u8 flags, u8 family, u8 bits, 0, 4 or 16 bytes of address, and texts: host, ports, methods, paths, set
@@ -18,11 +18,12 @@
 
 enum {
     EGRESS_RULES_MOST = 256,
-    EGRESS_PACKED_MOST = 16384 /* bytes of all rules of a sandbox */
+    EGRESS_PACKED_MOST = 16384 /* bytes of all packed rules of a sandbox */
 };
 
-/*  The headers that a rule may set, each with a rule of its own in haproxy/egress.cfg, which cannot set one by a computed name.
- *  X(field, SPOE variable, name in lower case) */
+/* The headers that a rule may set. Each has a rule of its own in haproxy/egress.cfg, because HAProxy cannot set a header with a computed
+ * name.
+ * X(field, SPOE variable, name in lower case) */
 #define EGRESS_CREDENTIALS(X)                                     \
     X(set_authorization, "set_authorization", "authorization")    \
     X(set_x_api_key, "set_x_api_key", "x-api-key")                \
@@ -34,45 +35,46 @@ enum {
     X(set_cookie, "set_cookie", "cookie")
 
 struct egress_rule {
-    unsigned number; /* from 0, in the order of the file */
+    unsigned number; /* place of the rule in the file, from 0 */
     bool deny;
-    bool inspect;         /* HAProxy reads what is inside */
-    bool is_private;      /* private addresses may be reached, too */
-    bool websocket;       /* inspected: upgrades may pass */
-    bool by_relay;        /* inspected: they pass through the relay */
-    bool any_sni;         /* raw: a ClientHello may do without the name */
-    struct cidr cidr;     /* family 0: the rule is by host */
+    bool inspect;         /* HAProxy reads the requests in the connection */
+    bool is_private;      /* the rule also allows private addresses */
+    bool websocket;       /* with inspect: WebSocket upgrades are allowed */
+    bool by_relay;        /* with inspect: upgrades pass through the relay */
+    bool any_sni;         /* without inspect: the ClientHello need not have the name */
+    struct cidr cidr;     /* family 0 if the rule is by host */
     struct slice host;    /* a pattern in lower case */
-    struct slice ports;   /* packed u16; empty: all (of a rule that denies) */
-    struct slice methods; /* "GET,HEAD"; empty: all */
-    struct slice paths;   /* packed; empty: all */
-    struct slice set;     /* packed; read with egress_rule_set */
-    struct slice packed;  /* all of it */
+    struct slice ports;   /* packed u16; empty if a rule that denies covers all ports */
+    struct slice methods; /* "GET,HEAD"; empty if all are allowed */
+    struct slice paths;   /* packed; empty if all are allowed */
+    struct slice set;     /* packed headers to set; read with egress_rule_set */
+    struct slice packed;  /* the whole packed rule */
 };
 
-/* What the rules say beside each rule. */
+/* The settings of a sandbox that apply to all rules. */
 struct egress_policy {
-    bool audit;                /* what would be refused is let through, and told */
-    uint32_t most_connections; /* 0: as many as the relay takes */
-    struct slice rules;        /* for egress_rules_next */
+    bool audit;                /* audit mode: a request that no rule allows is let through and logged */
+    uint32_t most_connections; /* limit of connections; 0 for the relay's limit */
+    struct slice rules;        /* packed rules; read with egress_rules_next */
 };
 
 /* ---- writing: at most 65535 bytes of a text or a rule, else w->full ---- */
 void egress_pack_text(struct writer *w, struct slice text);
-void egress_pack_policy(struct writer *w, const struct egress_policy *policy); /* its rules follow */
+void egress_pack_policy(struct writer *w,
+                        const struct egress_policy *policy); /* the caller packs its rules next */
 void egress_pack_rule(struct writer *w, const struct egress_rule *rule);
 
 /* ---- reading; slices point into the packed bytes ---- */
 struct slice egress_unpack_text(struct reader *r);
-/* False: these are not bytes that were packed here. */
+/* Returns false if the bytes are not a packed policy. */
 bool egress_policy_unpack(struct slice packed, struct egress_policy *policy);
-/* The next rule: start with *cursor = 0; *rule is to be the same one in all calls. False at the end. */
+/* Returns the next rule, or false at the end. Start with *cursor = 0, and pass the same *rule to all calls. */
 bool egress_rules_next(const struct egress_policy *policy, size_t *cursor, struct egress_rule *rule);
-/* The next header that a rule sets, and the name of the secret: start with *cursor = 0. */
+/* Returns the next header that a rule sets, and the name of the secret that is its value. Start with *cursor = 0. */
 bool egress_rule_set(const struct egress_rule *rule, size_t *cursor, struct slice *header,
                      struct slice *secret);
-/* What tells this rule, enforced so, from others: 0 to 2^48 - 1; -1: there is no memory. A connection that is inspected under
- * it ends when that changes, because what was judged by the rule inside of it is not judged again. */
+/* Returns a digest that identifies this rule and its enforcement, from 0 to 2^48 - 1, or -1 if memory is short. An inspected connection
+ * must end if the digest changes, because requests in it are not judged again by the rule for the connection. */
 int64_t egress_rule_digest(const struct egress_policy *policy, const struct egress_rule *rule);
 
 #endif

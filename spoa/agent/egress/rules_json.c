@@ -33,7 +33,7 @@ static bool is_label(struct slice label)
     return label.len > 0 && label.len <= 63;
 }
 
-/* `*` in place of whole labels, `**` in place of the first ones; the last two labels say whose names these are. */
+/* Allows `*` for a whole label and `**` for the first ones. The last two labels must be text: they name the owner of the domain. */
 static const char *check_host(struct slice value)
 {
     struct slice rest = value, label;
@@ -70,7 +70,7 @@ static const char *check_method(struct slice value)
                : NULL;
 }
 
-/* `**` at the end only. */
+/* Allows `**` at the end only. */
 static const char *check_path(struct slice value)
 {
     struct slice rest = slice_from(value, 1), segment;
@@ -156,7 +156,7 @@ struct reading {
     bool (*known)(const void *secrets, struct slice name);
     const void *secrets;
     struct fail *why;
-    struct writer scratch; /* lists of the rule that is read */
+    struct writer scratch; /* packed lists of the current rule */
 };
 
 static bool wrong(const struct reading *r, const json_node *node, const char *what)
@@ -250,7 +250,7 @@ static void read_host(struct reading *r, const char *host, struct slice *pattern
     *pattern = written_from(r, start);
 }
 
-/* Keys that say nothing where they stand are mistakes about what the rule does. */
+/* Refuses keys that have no effect beside others, because the author expects another effect of the rule. */
 static const char *contradiction(const struct rule_text *t)
 {
     bool inside =
@@ -339,5 +339,5 @@ bool egress_policy_read(const struct json *doc, const json_node *node,
     struct egress_policy policy = {.audit = text.enforcement == 1,
                                    .most_connections = (uint32_t)text.most_connections};
     egress_pack_policy(w, &policy);
-    return read_rules(&r, text.rules, w); /* nothing to free: policy_keys owns no text */
+    return read_rules(&r, text.rules, w); /* nothing must be freed: policy_keys owns no text */
 }

@@ -20,8 +20,8 @@ static bool label_valid(struct slice label)
     return true;
 }
 
-/* A last label that programs take for a number makes the whole an IPv4 address to them (WHATWG URL, section 3.5), which
- * inet_aton reads in four bases and one to four parts. */
+/* If the last label is a number, programs read the whole name as an IPv4 address (WHATWG URL, section 3.5): inet_aton accepts four bases
+ * and one to four parts. */
 static bool ends_in_number(struct slice label)
 {
     bool digits = true, hex = label.len >= 2 && label.at[0] == '0' && label.at[1] == 'x';
