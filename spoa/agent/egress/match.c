@@ -7,7 +7,7 @@
 
 /* ---- hosts ---- */
 
-/* Takes the last label off *rest; returns false if nothing is left. */
+/* Takes the last label off *rest; returns false at the end. */
 static bool last_label(struct slice *rest, struct slice *label)
 {
     if (!slice_present(*rest))
@@ -191,7 +191,7 @@ static bool segment_matches(struct slice pattern, struct slice segment)
     return n == pattern.len;
 }
 
-/* Takes the first segment off *path; returns false if nothing is left. */
+/* Takes the first segment off *path; returns false at the end. */
 static bool first_segment(struct slice *path, bool decoded, struct slice *segment)
 {
     size_t end = 0, next = 0;

@@ -10,28 +10,28 @@
 #include "spoa/base/table/references.h"
 
 enum {
-    TEXT_MOST = 1024, /* bytes of strings of one remembered grant */
+    TEXT_MOST = 1024, /* limit of the strings of one cached grant, in bytes */
     BYTES_EACH = 1024,
-    BYTES_LEAST = 64 << 10, /* what the smallest table holds */
+    BYTES_LEAST = 64 << 10, /* memory of the smallest table, in bytes */
     ENTRIES_MOST = 1 << 24,
     STRIPES = 64,
-    HASHED = 64,       /* bytes of a token */
-    STRIPE_SHIFT = 40, /* a table takes the low bits of a hash */
+    HASHED = 64,       /* number of bytes of a token that are hashed */
+    STRIPE_SHIFT = 40, /* distance from the low bits of a hash, which choose the slot in a table */
 };
 
-/* A token and what it grants: immutable, of all threads that remember it. */
+/* A token and its grant. Immutable; all threads that cache it share it. */
 struct verified {
     atomic_uint references;
     uint64_t hash, generation;
-    size_t token, bytes; /* bytes of the token, of all texts */
+    size_t token, bytes; /* length of the token, and of all texts, in bytes */
     struct grant grant;
-    struct verified *gone; /* the next one that left the store with it */
-    uint8_t text[];        /* the token, and what grant points into */
+    struct verified *gone; /* next entry that was evicted from the store together with this one */
+    uint8_t text[];        /* the token, and the strings of grant */
 };
 
 struct stripe {
     pthread_mutex_t lock;
-    struct verified *gone; /* what has left the table while the lock is held */
+    struct verified *gone; /* entries evicted while the lock is held */
     struct recent table;
 } __attribute__((aligned(64)));
 
@@ -42,17 +42,17 @@ struct token_store {
 
 struct token_cache {
     struct hash_secret secret;
-    struct token_store *store; /* NULL: the cache is alone */
+    struct token_store *store; /* NULL if the cache has no store */
     struct recent table;
     uint64_t generation;
     struct token_cache_counts counts;
-    struct slice asked; /* the token asked for last */
+    struct slice asked; /* the token of the last token_cache_find */
     uint64_t asked_hash;
     struct writer scratch;
     uint8_t memory[TOKEN_LIMIT];
 };
 
-/* ---- what was verified ---- */
+/* ---- verified tokens ---- */
 
 static void verified_release(struct verified *v)
 {
@@ -71,7 +71,7 @@ static void release_all(struct verified *first)
     }
 }
 
-/* NULL: without memory, or there is too much text. */
+/* Returns NULL if memory is short or the texts are too long. */
 static struct verified *verified_new(uint64_t hash, uint64_t generation, struct slice token,
                                      const struct grant *grant)
 {
@@ -109,8 +109,8 @@ struct wanted {
     struct slice token;
 };
 
-/* Nobody who does not know a token's secret part can meet its hash, so the time that this takes tells nobody about another
- * one's token. */
+/* Comparing may take a variable time: only a client that knows a token's secret part can produce its hash, so the time reveals nothing
+ * about the tokens of others. */
 static bool is_same(const void *item, const void *key)
 {
     const struct verified *v = item;
@@ -130,7 +130,7 @@ static bool table_init(struct recent *table, size_t entries)
                        entries * BYTES_EACH > BYTES_LEAST ? entries * BYTES_EACH : BYTES_LEAST);
 }
 
-/* Takes a reference of its own. */
+/* Adds an entry; the table takes a reference of its own. */
 static void table_put(struct recent *table, struct verified *v)
 {
     const struct wanted same = {v->generation, slice_of(v->text, v->token)};
@@ -141,7 +141,7 @@ static void table_put(struct recent *table, struct verified *v)
     recent_put(table, v->hash, v, v->bytes);
 }
 
-/* What is known of the token and has not expired. */
+/* Returns the entry of the token if it has not expired. */
 static struct verified *table_find(struct recent *table, uint64_t hash, const struct wanted *wanted,
                                    int64_t now)
 {
@@ -153,9 +153,9 @@ static struct verified *table_find(struct recent *table, uint64_t hash, const st
     return NULL;
 }
 
-/* ---- the store: its locks are held only while pointers move ---- */
+/* ---- the store: a lock is held only while pointers are moved ---- */
 
-/* It is released when the lock is given back. */
+/* Collects an evicted entry; it is released after the lock, because that takes time. */
 static void leave_store(void *context, void *item)
 {
     struct verified **gone = context, *v = item;
@@ -211,7 +211,7 @@ static void unlock_stripe(struct stripe *stripe)
     release_all(gone);
 }
 
-/* The caller's to release; NULL: there is none that is good. */
+/* Returns an entry that the caller must release, or NULL if there is no valid one. */
 static struct verified *store_find(struct token_store *store, uint64_t hash, const struct wanted *wanted,
                                    int64_t now)
 {
@@ -264,8 +264,8 @@ void token_cache_share(struct token_cache *cache, struct token_store *store)
     cache->secret = store->secret;
 }
 
-/* Of a JWT the end, which is its signature: nobody but who has the key can choose it, and who knows it knows the token. Of all
- * others the whole: a secret that an operator made up may begin with what is secret in it. */
+/* Hashes only the end of a JWT, its signature: nobody without the key can choose it, and a client that knows it knows the token. Other
+ * tokens are hashed as a whole, because the secret part of a secret that an operator made up may be at its beginning. */
 static uint64_t hash_of(const struct token_cache *cache, struct slice token)
 {
     bool signed_last = token.len > HASHED && slice_starts(token, "eyJ");
@@ -283,7 +283,7 @@ static const struct verified *recall(struct token_cache *cache, int64_t now)
     if (!shared)
         return NULL;
     table_put(&cache->table, shared);
-    verified_release(shared); /* the table has a reference */
+    verified_release(shared); /* the table has a reference of its own */
     cache->counts.shared++;
     return shared;
 }

@@ -19,7 +19,7 @@ const struct token_kind *token_kind_at(size_t i)
     return i < KIND_COUNT ? kinds[i] : NULL;
 }
 
-/* Whether an entry of this kind listens to the source at the place. */
+/* Returns whether an entry of this kind uses the source in this place. */
 static bool configured(const struct token_entry *entries, size_t count, const char *kind,
                        enum credential_source source, const struct credential_place *place)
 {
@@ -45,7 +45,7 @@ static enum refusal refuse_credential(enum refusal refusal, const char **reason,
     return refusal;
 }
 
-/* Only what has a signature is worth remembering, and only where nothing but the token was signed. */
+/* Only tokens from these sources are cached: they have a signature, and nothing outside the token is signed. */
 static bool remembered(const struct credential *credential)
 {
     return (SOURCES_GENERAL | SOURCES_OWN) & 1u << credential->source;
@@ -56,7 +56,7 @@ bool token_lasts(const struct credential *credential, const struct grant *grant)
     return remembered(credential) && !token_needs_secret(grant) && !slice_present(grant->method);
 }
 
-/* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */
+/* A cached token was valid in some place. Returns whether its key is also valid here, for this source. */
 static bool may_come_here(const struct token_check *check, const struct grant *grant)
 {
     for (size_t i = 0; i < check->count; i++)
@@ -124,7 +124,7 @@ bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struc
     if (kind && (token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid ||
                  grant.ours))
         return true;
-    return jwt_is_ours(&check); /* also what an entry has signed that is good elsewhere only */
+    return jwt_is_ours(&check); /* also true if an entry that is not valid here signed it */
 }
 
 bool token_is_public(const struct tokens *tokens, const struct credential_place *place)
@@ -149,7 +149,7 @@ bool token_needs_secret(const struct grant *grant)
     return grant->without_secret || slice_present(grant->secret_sha256) || slice_present(grant->signature);
 }
 
-/* Returns the kind that checked the grant, if a secret of the record has to confirm what it grants; else NULL. */
+/* Returns the kind that checked the grant, if a secret of the record must confirm the grant, or NULL. */
 static const struct token_kind *confirming(const struct grant *grant)
 {
     for (size_t i = 0; grant->kind && i < KIND_COUNT; i++)
@@ -158,7 +158,7 @@ static const struct token_kind *confirming(const struct grant *grant)
     return NULL;
 }
 
-/* Returns the secret of the record that signs what the kind confirms; absent if it has none. */
+/* Returns the record's secret for the signatures of this kind; absent if the record has none. */
 static struct slice secret_of(const struct record *record, const char *header)
 {
     struct slice name, value;
@@ -178,7 +178,7 @@ static enum refusal admit_signed(const struct grant *grant, const struct record 
         return refuse_credential(REFUSAL_token_invalid, reason, "its kind confirms nothing");
     struct slice secret = secret_of(record, kind->secret_header);
     bool held = slice_present(secret);
-    /* as much work where there is nothing that could have signed it */
+    /* without a secret, verify nevertheless, so that the time is the same */
     bool same = kind->confirms(grant, held ? secret : SLICE_LITERAL("00000000000000000000000000000000"));
     *reason = "good";
     return held && same
@@ -195,7 +195,7 @@ bool token_withholds(const struct grant *grant, struct slice header)
 
 enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)
 {
-    /* what no SHA-256 is known to be: for sandboxes that are not there, or have no secret */
+    /* digest of no known text, for sandboxes that do not exist or have no secret */
     static const char none[] = "0000000000000000000000000000000000000000000000000000000000000000";
     bool held = record && slice_present(record->access_sha256);
     *reason = "good";

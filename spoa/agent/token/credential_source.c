@@ -36,7 +36,7 @@ void own_sources_free(struct own_sources *own)
 
 /* ---- Authorization ---- */
 
-/* "Bearer TOKEN" (RFC 6750 section 2.1); "Bearer" alone carries an empty token. */
+/* Returns the token of "Bearer TOKEN" (RFC 6750 section 2.1); "Bearer" alone has an empty token. */
 static struct slice bearer_of(struct slice authorization)
 {
     static const struct slice scheme = {(const uint8_t *)"Bearer", 6};
@@ -55,14 +55,14 @@ struct slice bearer_token(const struct request *request)
 
 /* ---- Sec-WebSocket-Protocol ---- */
 
-/* The offered subprotocols, which may stand in several lines (RFC 6455 section 11.3.4). */
+/* Returns the offered subprotocols, which may be in several lines (RFC 6455 section 11.3.4). */
 static struct slice offered(const struct request *request, struct writer *scratch)
 {
     return request->ws_protocols > 1 ? request_list(request, SLICE_LITERAL("sec-websocket-protocol"), scratch)
                                      : request->ws_protocol;
 }
 
-/* Takes what is ours out of the offered subprotocols; the worker gets the others, in one line. Returns false if there are two
+/* Removes cellgate's own entries from the offered subprotocols; the worker gets the others in one line. Returns false if there are two
  * tokens. */
 static bool split_protocols(const struct request *request, struct writer *scratch, struct carried *carried,
                             struct slice *token)
@@ -90,10 +90,10 @@ static bool split_protocols(const struct request *request, struct writer *scratc
 
 /* ---- the query ---- */
 
-/* A parameter that is looked for. */
+/* A parameter to find in the query. */
 struct parameter {
-    const char *name; /* NULL: it is not */
-    bool kept;        /* the worker gets it all the same */
+    const char *name; /* NULL if the parameter is not used */
+    bool kept;        /* the worker gets the parameter nevertheless */
     struct slice value;
 };
 
@@ -118,8 +118,8 @@ static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], st
     return NULL;
 }
 
-/* Fills the values; *left is the query without those that are not kept and one '&' beside each. False: one of
- * them comes twice. */
+/* Fills the values. *left is the query without the parameters that are not kept, each with one '&' beside it. Returns false if one of
+ * the parameters appears twice. */
 static bool split_query(struct slice query, struct parameter wanted[PARAMETERS], struct writer *scratch,
                         struct slice *left)
 {
@@ -148,7 +148,7 @@ static bool split_query(struct slice query, struct parameter wanted[PARAMETERS],
 
 /* ---- signed file URLs ---- */
 
-/* The signed URL that a request is; form NULL: it is none. */
+/* The request as a signed URL; form is NULL if it is not one. */
 struct signed_url {
     const struct signed_url_form *form;
     enum credential_source source;
@@ -184,9 +184,10 @@ static struct signed_url signed_url(const struct request *request, unsigned list
     return (struct signed_url){.form = NULL};
 }
 
-/* ---- all of them ---- */
+/* ---- all sources ---- */
 
-/* Of a header that came in several lines only the first is here: who reads another one sees another credential. */
+/* HAProxy passes on only the first line of a header. A worker may use another line, and so another credential, so several lines are
+ * ambiguous. */
 static bool is_ambiguous(const struct request *request, unsigned listening)
 {
     const struct {
@@ -235,7 +236,7 @@ static enum credential_source own_source(size_t i)
     return (enum credential_source)(SOURCE_COUNT + i);
 }
 
-/* The configuration's own headers. False: one of them has several lines. */
+/* Reads the configuration's own headers. Returns false if one of them has several lines. */
 static bool choose_headers(const struct search *search, const struct request *request)
 {
     const struct own_sources *own = search->rules->own;
@@ -308,7 +309,7 @@ static void choose_captured(const struct search *search)
     choose(search, SOURCE_LABEL, captures->value[CAPTURE_TOKEN]);
 }
 
-/* False: it cannot be one without all of its parameters. */
+/* Returns false if the form requires parameters that are missing. */
 static bool choose_signed_url(const struct search *search, const struct signed_url *url,
                               const struct parameter found[PARAMETERS], struct writer *scratch)
 {
@@ -338,7 +339,7 @@ enum refusal credential_find(const struct request *request, const struct credent
 {
     const struct signed_url url = signed_url(request, rules->listening);
     struct slice subprotocol = {NULL, 0};
-    struct parameter wanted[PARAMETERS]; /* of a query, if there is one */
+    struct parameter wanted[PARAMETERS]; /* filled if there is a query */
     const struct search search = {rules, carried};
     bool asked = slice_present(request->query);
     if (asked)

@@ -5,7 +5,7 @@
 
 #include "spoa/base/text/base64url.h"
 
-/* The key signs tickets, too. A later version that signs something else says so here. */
+/* The same key signs tickets, so each use has a domain of its own. A version that signs other fields must change it. */
 #define DOMAIN       "cellgate inside 2;"
 #define DOMAIN_OWNER "cellgate inside owner 1;"
 
@@ -21,7 +21,7 @@ enum {
 
 _Static_assert(PROOF_BYTES * 4 == INSIDE_PROOF_TEXT * 3, "a proof is whole groups of base64");
 
-/* Each text but the last has its length in front, so two connections never sign alike. */
+/* Signs the fields. Each text but the last has its length in front, so that no two connections have the same signed bytes. */
 static bool sign(const struct key *key, const uint8_t said[SAID_BYTES], const struct inside_connection *c,
                  uint8_t mac[MAC_BYTES])
 {

@@ -8,7 +8,7 @@
 #include "spoa/base/json/json.h"
 #include "spoa/base/text/base64url.h"
 
-#define COORDINATE 32 /* bytes of everything in keys of these two curves */
+#define COORDINATE 32 /* length of every number in keys of these two curves, in bytes */
 
 struct jwk {
     const struct json *doc;
@@ -109,7 +109,7 @@ static EVP_PKEY *curve_key(const struct jwk *jwk)
     return pkey;
 }
 
-/* The public half follows from d, and must be x. */
+/* Makes a private key; its public half follows from d and must equal x. */
 static EVP_PKEY *edwards_private(const struct jwk *jwk)
 {
     uint8_t x[COORDINATE];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * jwk: a JSON Web Key (RFC 7517, RFC 7518 section 6.2, RFC 8037 section 2) as an OpenSSL key. P-256 and
- * Ed25519 only. `alg`, `use` and `key_ops` are honoured where they are there; `kid` is the configuration's
- * business.
+ * jwk: reads a JSON Web Key (RFC 7517, RFC 7518 section 6.2, RFC 8037 section 2) as an OpenSSL key. Only P-256 and Ed25519 are
+ * supported. `alg`, `use` and `key_ops` are checked if present; `kid` is ignored, because the configuration names keys.
  */
 #ifndef CELLGATE_AGENT_TOKEN_JWK_H
 #define CELLGATE_AGENT_TOKEN_JWK_H
@@ -13,7 +12,7 @@
 #include "spoa/base/bytes/slice.h"
 #include "spoa/base/os/fail.h"
 
-/* NULL and *why on anything else than one such key. The caller frees it with EVP_PKEY_free. */
+/* Returns NULL and *why unless the text is one such key. The caller frees the key with EVP_PKEY_free. */
 EVP_PKEY *jwk_load(struct slice text, enum key_algorithm algorithm, enum key_part part, const char *name,
                    struct fail *why);
 

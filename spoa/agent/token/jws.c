@@ -25,7 +25,7 @@ static enum jws_result bad(const char **reason, const char *text)
     return JWS_BAD;
 }
 
-/* A member that is either absent or a string. */
+/* Reads a member that is a string or absent; returns false if it has another type. */
 static bool optional_text(const json_node *header, const char *key, struct slice *value)
 {
     const json_node *node = json_member(header, key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kind `jwt` of token/kind.h: entries of `tokens` with a key each, chosen by the token's kid. The format is in jws.c,
- * the claims are in jwt_claims.c, the signature is in key.c.
+ * jwt: the kind `jwt` of token/kind.h: entries of `tokens` with a key each, selected by the token's kid. jws.c parses the token,
+ * jwt_claims.c reads the claims, key.c checks the signature.
  */
 #include <stdlib.h>
 
@@ -21,10 +21,10 @@ struct jwt_options {
 
 struct jwt_state {
     struct key *key;     /* verifies */
-    struct key *private; /* signs, if it is not `key` that does; NULL: not loaded */
+    struct key *private; /* signs, if `key` cannot; NULL if not loaded */
     struct token_scope scope;
     struct jwt_rules rules;
-    /* owned texts of rules */
+    /* texts that rules points to */
     char *kid, *issuer, *audience, *cell, *name[JWT_CLAIM_COUNT];
 };
 
@@ -206,7 +206,7 @@ static void jwt_release(void *pointer)
     free(state);
 }
 
-/* Who has to be trusted for a token of this key: a tunnel does not outlive a change of one of these. */
+/* Registers the key with everything that makes its tokens acceptable: a tunnel ends when any of these parts changes. */
 static bool mark_key(const struct token_load *load, const struct jwt_state *state, struct token_entry *entry,
                      struct fail *why)
 {
@@ -221,7 +221,7 @@ static bool mark_key(const struct token_load *load, const struct jwt_state *stat
                                   slice_text(state->audience),
                                   slice_text(state->cell),
                                   writer_slice(&scope)};
-    /* without a scope it is the fingerprint of builds that had none */
+    /* without a scope, leave the part out: earlier versions without scopes made this fingerprint, and open tunnels have it */
     size_t count = sizeof(parts) / sizeof(*parts) - !token_scope_is_bound(&state->scope);
     return token_load_key(load, state->key, "jwt", parts, count, entry->fingerprint, why);
 }
@@ -265,13 +265,13 @@ static bool jwt_load(const struct token_load *load, const json_node *node, struc
 
 /* ---- checking ---- */
 
-/* A kid on both sides and the same, or on neither. */
+/* Returns whether entry and token have the same kid, or both have none. */
 static bool same_kid(const struct token_entry *entry, const struct jws *jws)
 {
     return slice_present(entry->kid) == slice_present(jws->kid) && slice_equal(entry->kid, jws->kid);
 }
 
-/* REFUSAL_NONE, and the entry whose key has signed the token; *named: an entry has its kid. */
+/* Returns REFUSAL_NONE and the entry whose key signed the token. *named is true if an entry has its kid. */
 static enum refusal find_signer(const struct token_check *check, const struct jws *jws,
                                 const struct token_entry **signer, bool *named, const char **reason)
 {
@@ -304,7 +304,8 @@ bool jwt_is_ours(const struct token_check *check)
     const char *reason;
     struct jws jws;
     enum jws_result opened = jws_open(check->credential->token, &jws, &reason);
-    bool ours = opened == JWS_MEMORY; /* in doubt nobody else gets it */
+    bool ours =
+        opened == JWS_MEMORY; /* if memory is short, assume so, because nobody else may get the token then */
     if (opened != JWS_GOOD)
         return ours;
     for (size_t i = 0; i < check->count && !ours; i++) {
@@ -317,8 +318,8 @@ bool jwt_is_ours(const struct token_check *check)
     return ours;
 }
 
-/* A JWT, or one that says that it is an access token (RFC 9068), as a media type with or without its "application/". Other kinds
- * (logout+jwt, dpop+jwt) are not meant to admit anybody. */
+/* Accepts a JWT or an access token (RFC 9068), as a media type with or without "application/". Other types (logout+jwt, dpop+jwt) are
+ * not meant to grant access. */
 static bool is_access(struct slice typ)
 {
     static const struct slice before = SLICE_STATIC("application/");

@@ -4,7 +4,7 @@
 #include "spoa/agent/token/jws.h"
 #include "spoa/base/json/json.h"
 
-#define EXACT ((int64_t)1 << 53) /* integers beyond are not the same in every reader (RFC 8259 section 6) */
+#define EXACT ((int64_t)1 << 53) /* JSON readers disagree on larger integers (RFC 8259 section 6) */
 #define DEPTH 8
 
 static const char *const claim_names[JWT_CLAIM_COUNT] = {
@@ -53,8 +53,8 @@ static const json_node *claim(const struct reading *r, enum jwt_claim which)
     return json_member(json_root(r->doc), r->rules->name[which]);
 }
 
-/* Copies a string claim; absent stays absent. Empty strings and control characters are refused: none of these
- * values has a use for them, and some go into logs and headers. */
+/* Copies a string claim; an absent claim stays absent. Empty strings and control characters are refused: no claim needs them, and some
+ * claims go into logs and headers. */
 static bool take_text(struct reading *r, enum jwt_claim which, struct slice *value)
 {
     const json_node *node = claim(r, which);
@@ -72,8 +72,8 @@ static bool take_text(struct reading *r, enum jwt_claim which, struct slice *val
     return !r->text->full;
 }
 
-/* A NumericDate (RFC 7519 section 2), which may have a fraction: rounded down, so that no token lives longer than it says, and
- * one that was issued in this second is good in it. */
+/* Reads a NumericDate (RFC 7519 section 2), which may have a fraction. Rounding down ensures that no token lives longer than its exp,
+ * and that a token is valid in the second in which it was issued. */
 static bool take_time(const struct reading *r, enum jwt_claim which, int64_t absent, int64_t *value)
 {
     const json_node *node = claim(r, which);
@@ -91,7 +91,7 @@ static enum refusal take_needs(struct reading *r)
     for (const json_node *node = list ? json_first(list) : NULL; node; node = json_next(node)) {
         if (!json_text(node, &word))
             return invalid(r, "need holds something that is not a string");
-        /* A word of a later version grants nothing here. */
+        /* An unknown word, of a later version, grants nothing. */
         r->grant->needs |= need_of(word);
     }
     return REFUSAL_NONE;
@@ -291,7 +291,7 @@ static void put_ports(struct writing *out, const struct grant *grant)
     writer_text(out->w, "]");
 }
 
-/* `aud`, unless the issuer has a name of its own for the cell and none for the audience. */
+/* Writes `aud`, unless the issuer renamed the cell's claim and has no audience. */
 static void put_cell(struct writing *out)
 {
     const struct jwt_rules *rules = out->rules;

@@ -14,11 +14,11 @@
 #include "spoa/base/os/openssl_memory.h"
 
 #define FINGERPRINT "\0cellgate: fingerprint of a key, 1"
-#define HASH        ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
+#define HASH        ((size_t)32) /* length of SHA-256, and of each half of an ES256 signature, in bytes */
 
 struct key {
     enum key_algorithm algorithm;
-    EVP_MAC_CTX *mac; /* a secret, ready to be copied for each use */
+    EVP_MAC_CTX *mac; /* HMAC of a secret, to be copied for each use */
     size_t secret_length;
     bool ends_line;
     EVP_PKEY *pkey; /* a pair, or its public part */
@@ -102,7 +102,7 @@ bool key_secret_ends_line(const struct key *key)
 
 /* ---- pairs ---- */
 
-/* OpenSSL asks on the terminal for the password of an encrypted key unless a callback says that there is none. */
+/* OpenSSL asks on the terminal for the password of an encrypted key unless a callback returns none. */
 static int no_password(char *buffer, int size, int writing, void *context)
 {
     (void)buffer, (void)size, (void)writing, (void)context;
@@ -141,7 +141,7 @@ static bool fits(EVP_PKEY *pkey, enum key_algorithm algorithm)
            strcmp(group, "prime256v1") == 0;
 }
 
-/* A point that is not on the curve, or a private number that is not the point's. */
+/* Returns false for a point off the curve, or a private number that does not belong to the point. */
 static bool sound(EVP_PKEY *pkey, enum key_part part)
 {
     EVP_PKEY_CTX *context = EVP_PKEY_CTX_new(pkey, NULL);
@@ -236,7 +236,8 @@ static bool mac_of(const struct key *key, struct slice data, uint8_t mac[HASH])
     return made;
 }
 
-/* The text is none that a kind of token signs: those begin with letters, and have no NUL. */
+/* Computes an HMAC of a text that no token kind signs: tokens begin with letters and have no NUL byte. So a fingerprint can never be a
+ * signature. */
 static bool mark_secret(const struct key *key, struct slice use, uint8_t mark[HASH])
 {
     uint8_t memory[sizeof FINGERPRINT + HASH];
@@ -273,7 +274,7 @@ bool key_fingerprint(const struct key *key, struct slice use, uint8_t fingerprin
     return true;
 }
 
-/* ES256 in a token is r and s, 32 bytes each; OpenSSL wants them in DER. At most 72 bytes become of them. */
+/* Converts an ES256 signature to DER, as OpenSSL needs it. A token has r and s, 32 bytes each; the DER has at most 72 bytes. */
 static bool der_of(struct slice raw, struct writer *der)
 {
     uint8_t *at = der->at;
@@ -306,7 +307,7 @@ static const EVP_MD *digest_of(const struct key *key)
     return key->algorithm == KEY_ES256 ? EVP_sha256() : NULL;
 }
 
-/* For one signature, so that OpenSSL need not keep a copy of it for what might be added to the data. */
+/* Makes a context for one signature, so that OpenSSL need not keep a copy of the state for more data. */
 static EVP_MD_CTX *context_new(void)
 {
     EVP_MD_CTX *context = EVP_MD_CTX_new();

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-enum { LIFE = 60 }; /* seconds that a grant without an end is good, before it is judged once more */
+enum { LIFE = 60 }; /* seconds after which a grant without an end is checked again */
 
 struct state {
-    int64_t max_ttl; /* seconds; 0: any */
+    int64_t max_ttl; /* seconds; 0 if there is no limit */
 };
 
 bool record_signed_load(const struct token_load *load, const json_node *node, const struct option *options,
@@ -37,7 +37,7 @@ enum refusal record_signed_grant(const struct token_check *check, const struct t
     const struct credential *url = check->credential;
     const struct token_entry *entry = check->entries;
     while (entry->kind != kind)
-        entry++; /* the table has one, or this kind would not have been asked */
+        entry++; /* ends, because this kind is only called if there is such an entry */
     int64_t max_ttl = ((const struct state *)entry->state)->max_ttl;
     *reason = "it has no end, and max_ttl wants one";
     if (!expires && max_ttl)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * record_signed: what kinds of URLs have in common that a secret of the sandbox's record has signed (token_kind.confirms). Such an
- * entry has no key of its own, and grants one file of one sandbox, in one direction, at the port of its file API.
+ * record_signed: the common part of kinds whose URLs are signed with a secret of the sandbox's record (token_kind.confirms). Their
+ * entries have no key, and a URL grants one file of one sandbox, in one direction, at the port of its file API.
  */
 #ifndef CELLGATE_AGENT_TOKEN_RECORD_SIGNED_H
 #define CELLGATE_AGENT_TOKEN_RECORD_SIGNED_H
@@ -13,7 +13,7 @@ struct record_signed_options {
     int64_t max_ttl;
 };
 
-/* The rows of a table of options of such a kind. */
+/* The rows of such a kind's table of options. */
 #define RECORD_SIGNED_OPTIONS(name)                                                                     \
     {"kind", OPTION_TEXT,          offsetof(struct record_signed_options, kind),                        \
      NULL,   .help = "`" name "`", .max = 32},                                                          \
@@ -25,15 +25,15 @@ struct record_signed_options {
     }
 enum { RECORD_SIGNED_OPTION_COUNT = 2 };
 
-/* `load` of such a kind, with its table of RECORD_SIGNED_OPTION_COUNT options; `release` is free. */
+/* Implements `load` of such a kind with its table of RECORD_SIGNED_OPTION_COUNT options; `release` is free. */
 bool record_signed_load(const struct token_load *load, const json_node *node, const struct option *options,
                         struct token_entry *entry, struct fail *why);
 
-/* Reads an end in Unix seconds, without leading zeros. Returns false if it is none. */
+/* Reads an end in Unix seconds, without leading zeros. Returns false if the text is not one. */
 bool record_signed_expiry(struct slice text, uint64_t *seconds);
 
-/* Fills the grant of the URL in check->credential, whose form has been judged; expires 0 if the URL has no end. Returns
- * token_expired or token_invalid, and sets *reason, if the URL is refused whoever has signed it. */
+/* Fills the grant of the URL in check->credential, whose form was checked before; expires is 0 if the URL has no end. Returns
+ * token_expired or token_invalid, and sets *reason, if the URL is refused regardless of its signature. */
 enum refusal record_signed_grant(const struct token_check *check, const struct token_kind *kind,
                                  uint64_t expires, struct grant *grant, const char **reason);
 

@@ -12,7 +12,7 @@
 
 #define TIME_MOST ((uint64_t)1 << 53)
 
-/* `first` is stored last: who sees it sees the rest. 0: the slot is empty. */
+/* `first` is stored last: a reader that sees it sees the other members. 0 means that the slot is empty. */
 struct slot {
     _Atomic uint64_t first;
     uint64_t second;
@@ -38,7 +38,7 @@ static struct name name_of(const struct revoked *r, struct slice jti)
     return name;
 }
 
-/* The slot of that name, or the empty one where it would be. */
+/* Returns the slot of that name, or the empty one in which it would be. */
 static struct slot *slot_of(const struct revoked *r, struct name name)
 {
     for (size_t i = name.first & r->mask;; i = (i + 1) & r->mask) {
@@ -149,7 +149,7 @@ struct reading {
     int64_t now;
     struct revoked **revoked;
     int64_t *not_before;
-    size_t entry; /* the one that is read, from 1 */
+    size_t entry; /* number of the current entry, from 1 */
     size_t *over;
 };
 
@@ -163,12 +163,12 @@ static bool read_time(const struct reading *r, struct slice value, const char *w
     return true;
 }
 
-/* The old one may be in use by others: it is replaced, and stays as it is. */
+/* Replaces the list by a larger copy. Other threads may use the old one, so it must not change. */
 static bool grow(struct reading *r, struct fail *why)
 {
     struct revoked *old = *r->revoked,
                    *wide = revoked_new(old, old ? revoked_count(old) + 1 : 16, r->now, why);
-    if (!wide && old) /* near the most that there may be */
+    if (!wide && old) /* with less spare room, near the limit */
         wide = revoked_new(old, 1, r->now, why);
     if (!wide)
         return false;
@@ -204,7 +204,7 @@ static bool read_other(void *context, struct slice key, struct slice value, stru
     struct reading *r = context;
     if (!r->not_before)
         return fail(why, "%s: beside revoked nothing else may stand here", r->name);
-    return !slice_is(key, "not_before") || /* what a later version says */
+    return !slice_is(key, "not_before") || /* ignore keys of later versions */
            read_time(r, value, "not_before", r->not_before, why);
 }
 

@@ -20,7 +20,7 @@ static unsigned built_in_bit(struct slice name)
     return 0;
 }
 
-/* Returns whether it is the name of a source of signatures, which bring no token. */
+/* Returns whether a source of signatures has this name; those have no tokens. */
 static bool is_signed(struct slice name)
 {
     for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++)
@@ -144,7 +144,7 @@ static bool add_domain(struct texts *domains, struct slice name)
     return true;
 }
 
-/* "<FORM>": what `domains` of the configuration has below "FORM". */
+/* Replaces "<FORM>" by the domains that `domains` of the configuration lists for "FORM". */
 static bool add_form(const struct token_load *load, struct texts *domains, struct slice form,
                      struct fail *why)
 {

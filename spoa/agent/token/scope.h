@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * token_scope: where credentials of an entry of `tokens` may stand (`sources`), and what they are good for: the routes of
- * `systems` and `routes`, below `domains`. Nothing of these: any route, any host.
+ * token_scope: the limits of an entry of `tokens`: the sources of its credentials (`sources`), and the places in which they are valid:
+ * routes of `systems` and `routes`, below `domains`. An entry without these keys is valid on any route and host.
  */
 #ifndef CELLGATE_AGENT_TOKEN_SCOPE_H
 #define CELLGATE_AGENT_TOKEN_SCOPE_H
@@ -11,7 +11,7 @@
 
 struct token_load;
 
-/* As the options table reads them. */
+/* The texts that the options table reads. */
 struct token_scope_options {
     struct texts sources, systems, routes, domains;
 };
@@ -24,29 +24,31 @@ struct token_scope {
 /* The key of the options tables, and its former name. */
 #define TOKEN_SCOPE_SOURCES     "sources"
 #define TOKEN_SCOPE_SOURCES_OLD "carriers"
-/* For the options table. */
+/* Checks of values, for the options table. */
 const char *token_scope_check_source(struct slice value);
 const char *token_scope_check_system(struct slice value);
 const char *token_scope_check_domain(struct slice value);
 
-/* All built-in sources of tokens and secrets. */
+/* Mask of all built-in sources of tokens and secrets. */
 #define SOURCES_BUILT_IN (((1u << SOURCE_COUNT) - 2) & ~SOURCES_SIGNED)
 
-/* The bits of names; those that are no built-in ones become own ones. False and *why: there are too many. */
+/* Returns the bits of the names in *bits; a name of no built-in source becomes an own source. Returns false and *why if there are too
+ * many. */
 bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,
                          struct fail *why);
-/* The own ones of all entries of `tokens`, of which no key is read. False and *why, with nothing left to free. */
+/* Collects the own sources of all entries of `tokens` without reading a key. Returns false and *why, with nothing left to free, if an
+ * entry is invalid. */
 bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own,
                      struct fail *why);
-/* Takes the texts out of options; "<FORM>" becomes the form's domains. False and *why. */
+/* Moves the texts out of the options and replaces "<FORM>" by the form's domains. Returns false and *why if a text is invalid. */
 bool token_scope_take(const struct token_load *load, struct token_scope_options *options,
                       struct token_scope *scope, struct fail *why);
 void token_scope_free(struct token_scope *scope);
 
 bool token_scope_is_bound(const struct token_scope *scope);
-/* Whether the place's route and host are among those that are named; true if none is. */
+/* Returns whether the scope has the place's route and host; true if the scope has no limits. */
 bool token_scope_has(const struct token_scope *scope, const struct credential_place *place);
-/* A text that is another for every other scope. */
+/* Writes a text that is unique to this scope. */
 void token_scope_text(const struct token_scope *scope, struct writer *w);
 
 #endif

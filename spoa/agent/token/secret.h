@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * token_secret: secrets of token kinds from files that hold them as text: what stands before and behind it (a
- * line end) does not count. Files are registered with the load, short secrets are warned of. Errors name the
- * file and never what is in it.
+ * token_secret: reads secrets of token kinds from text files, without the whitespace (a line end) around them. It registers the files
+ * with the load and warns about short secrets. Errors name the file and never its content.
  */
 #ifndef CELLGATE_AGENT_TOKEN_SECRET_H
 #define CELLGATE_AGENT_TOKEN_SECRET_H
@@ -10,9 +9,9 @@
 #include "spoa/agent/token/key.h"
 #include "spoa/agent/token/kind.h"
 
-#define TOKEN_SECRET 1024 /* bytes that a secret may have */
+#define TOKEN_SECRET 1024 /* longest secret, in bytes */
 
-/* What an entry of a kind with one secret may hold, and its state. */
+/* The options of an entry of a kind with one secret, and its state. */
 struct token_secret_options {
     char *kind, *kid, *secret_file;
     int64_t min_secret, max_ttl;
@@ -21,23 +20,23 @@ struct token_secret_options {
 struct token_secret {
     struct key *key;
     char *kid;
-    int64_t max_ttl; /* seconds; 0: any */
+    int64_t max_ttl; /* seconds; 0 if there is no limit */
     bool bind;
 };
-/* `load` and `release` of such a kind; options fill a struct token_secret_options. */
+/* Implement `load` and `release` of such a kind; the options fill a struct token_secret_options. */
 bool token_secret_load(const struct token_load *load, const json_node *node, const struct option *options,
                        size_t count, struct token_entry *entry, struct fail *why);
 void token_secret_release(void *state);
-/* REFUSAL_NONE, and the first of the kind's entries whose key has signed the data. Otherwise token_invalid, or
- * agent_unavailable when out of memory, and *reason. */
+/* Returns REFUSAL_NONE and in *signer the kind's first entry whose key signed the data. Otherwise returns token_invalid, or
+ * agent_unavailable if memory is short, and *reason. */
 enum refusal token_secret_signer(const struct token_check *check, const struct token_kind *kind,
                                  struct slice data, struct slice signature, const struct token_entry **signer,
                                  const char **reason);
-/* False and *why when a token of this grant would live too long. */
+/* Returns false and *why if the lifetime of this grant would exceed max_ttl. */
 bool token_secret_lives(int64_t max_ttl, const struct grant *grant, struct fail *why);
 
-/* A secret in padded base64 (RFC 4648 section 4), of which it must have `least` bytes: appends these to w,
- * which holds TOKEN_SECRET. */
+/* Reads a secret in padded base64 (RFC 4648 section 4) with at least `least` bytes and appends the bytes to w, which needs room for
+ * TOKEN_SECRET. */
 bool token_secret_base64(const struct token_load *load, const char *path, size_t least, struct writer *w,
                          struct fail *why);
 

@@ -7,10 +7,10 @@
 
 #include "spoa/agent/token/scope.h"
 
-#define KID    "static:" /* and 8 hex digits that change when the secret does */
+#define KID    "static:" /* followed by 8 hex digits that change with the secret */
 #define PUBLIC KID "public"
 
-/* A cookie lasts as long; the secret is looked at each time all the same. */
+/* Lifetime of a cookie. The secret is checked at each request nevertheless. */
 enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
 
 struct options {
@@ -23,9 +23,9 @@ struct options {
 struct state {
     unsigned needs;
     bool public, everywhere;
-    struct token_scope scope;   /* without systems and routes it is good where each source belongs */
-    unsigned public_by;         /* unbound: sources, for whose systems it is public */
-    unsigned own[SYSTEM_COUNT]; /* sources that this system's clients alone bring */
+    struct token_scope scope;   /* if it has no systems and routes, each source is valid for its own system */
+    unsigned public_by;         /* unbound: mask of the sources whose systems are public */
+    unsigned own[SYSTEM_COUNT]; /* sources that only clients of this system use */
 };
 
 /* ---- the configuration ---- */
@@ -73,7 +73,8 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-/* A secret that any source brings, and a door without one, open what the operator names and nothing else. */
+/* Refuses an entry without a scope if any source can have its secret or it is public: the operator must name the places such an entry
+ * opens. */
 static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
                         unsigned sources, struct fail *why)
 {
@@ -152,7 +153,7 @@ static bool static_load(const struct token_load *load, const json_node *node, st
     return good;
 }
 
-/* ---- where it is good ---- */
+/* ---- validity in a place ---- */
 
 static unsigned static_sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
@@ -164,7 +165,7 @@ static unsigned static_sources_at(const struct token_entry *entry, const struct 
     return entry->sources & state->own[place->system];
 }
 
-/* A domain opens no form that is addressed otherwise: there the caller may name whatever host it wants. */
+/* A domain does not open routes by path or header, because there the caller can name any host. */
 static bool is_public_at(const struct state *state, const struct credential_place *place)
 {
     if (!state->public || !place->route || state->everywhere)
@@ -179,7 +180,7 @@ static bool is_public_at(const struct state *state, const struct credential_plac
 
 static bool static_recognises(struct slice token)
 {
-    (void)token; /* a secret has any form */
+    (void)token; /* a secret has no fixed form */
     return true;
 }
 
@@ -193,7 +194,7 @@ bool token_static_digest(struct slice data, struct writer *w)
     return true;
 }
 
-/* Of a digest: says of two whether they are the same, and nothing about the secret. */
+/* Writes a mark of a digest. Equal marks show that the secrets are equal, and reveal nothing else. */
 static bool write_mark(struct slice digest, struct writer *w)
 {
     uint8_t memory[sizeof(KID) + HEX], mark[HEX + 1];
@@ -220,7 +221,7 @@ static enum refusal static_check(const struct token_check *check, struct grant *
     const struct token_entry *entry = check->entries;
     while (entry->kind != &token_kind_static ||
            !(token_entry_sources(entry, &check->credential->place) & 1u << check->credential->source))
-        entry++; /* there is one, or this kind would not have been asked */
+        entry++; /* ends, because this kind is only called if there is such an entry */
     *reason = "out of memory";
     if (!token_static_digest(check->credential->token, check->text))
         return REFUSAL_agent_unavailable;
@@ -259,7 +260,7 @@ bool token_static_stands(struct slice kid, const struct record *record)
            slice_equal(kid, writer_slice(&mark));
 }
 
-/* Whichever of its sources brought the secret: the tunnel does not say. */
+/* Admits the tunnel for any of the entry's sources, because the tunnel does not hold its source. */
 static bool static_admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
     const struct state *state = entry->state;
@@ -269,10 +270,9 @@ static bool static_admits(const struct token_entry *entry, const struct token_tu
                                          : token_entry_sources(entry, &tunnel->place) != 0;
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
-/* A new secret, of characters that can stand in a host's label. It grants nothing until a record holds its
- * SHA-256. */
+/* Makes a new secret of characters that may be in a host's label. It grants nothing until a record holds its SHA-256. */
 static bool static_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                         struct fail *why)
 {

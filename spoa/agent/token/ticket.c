@@ -12,7 +12,7 @@
 #include "spoa/base/os/file.h"
 #include "spoa/base/text/base64url.h"
 
-/* A later version that signs something else says so here. */
+/* A version that signs other fields must change the domain. */
 #define DOMAIN     "cellgate ticket 2;"
 #define DOMAIN_OLD "cellgate ticket 1;"
 
@@ -20,7 +20,7 @@ enum { SECRET_MOST = 4096, IDENTITY_MOST = 16384, TEXT = (TICKET_BYTES * 4 + 2) 
 
 /* ---- the key ---- */
 
-/* Whole when it appears: another agent may read it at once. False with errno. */
+/* Creates the file with all its bytes at once, because another agent may read it immediately. Returns false and errno if it fails. */
 static bool put_in_place(const char *path, const char *fresh, const uint8_t *secret)
 {
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -49,7 +49,7 @@ static bool make(const char *path, struct fail *why)
     return good;
 }
 
-/* Whoever can read it can ask for every sandbox; whoever can write it chooses it. */
+/* Refuses a file that others can read or write: a reader can ask for every sandbox, and a writer chooses the key. */
 static bool is_secret(int fd, const char *path, struct fail *why)
 {
     struct stat st;

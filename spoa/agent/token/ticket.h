@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ticket: what proves that a relay asks for a tunnel that this agent, or another one with the same key, has
- * admitted. The agent puts it into the handover, the relay hands it back with each question, unchanged, as it
- * does the identity that the ticket is for (HANDOVER_IDENTITY). It is an HMAC-SHA256 of that identity, cut to
- * 128 bits. It does not expire: key, exp and not_before of the identity are judged at each question.
+ * ticket: proves that a relay asks about a tunnel that this agent, or another one with the same key, admitted. The agent puts the ticket
+ * into the handover. The relay returns it with each question, together with the identity it belongs to (HANDOVER_IDENTITY), both
+ * unchanged. The ticket is an HMAC-SHA256 of that identity, cut to 128 bits. It does not expire: each question checks key, exp and
+ * not_before of the identity.
  *
- * The agent before this one wrote tickets of an older domain, which say nothing of a token's ports, of a decision without a place
- * and of what Authorization holds. Tunnels outlive their agent, so these are good, and judged as if they granted the least.
+ * The previous version of the agent wrote tickets of an older domain, without a token's ports, decisions without a place, and the
+ * content of Authorization. Tunnels outlive their agent, so these tickets stay valid, but are judged as if they granted the minimum.
  */
 #ifndef CELLGATE_AGENT_TOKEN_TICKET_H
 #define CELLGATE_AGENT_TOKEN_TICKET_H
@@ -16,14 +16,14 @@
 
 enum { TICKET_BYTES = 16, TICKET_SECRET = 32 };
 
-/* Reads the key, of TICKET_SECRET bytes or more; a file that is not there is made, for this user alone. NULL
- * and *why when it cannot be read, or is not secret. Blocks: for the start. */
+/* Reads the key, of TICKET_SECRET bytes or more. A missing file is created, readable by this user only. Returns NULL and *why if the
+ * file cannot be read or others can read it. The call blocks; use it at the start only. */
 struct key *ticket_key_load(const char *path, struct fail *why);
 
-/* Appends the ticket for the identity of this handover; absent without memory or room, and without a key. */
+/* Appends the ticket for the identity of this handover and returns it; absent if memory or room is short, or the key is NULL. */
 struct slice ticket_write(const struct key *key, const struct handover *handover, struct writer *w);
 enum ticket_age { TICKET_BAD, TICKET_OLD, TICKET_GOOD };
-/* Returns whether handover->ticket is one for its identity. Takes the same time for each that is not. */
+/* Returns whether handover->ticket belongs to its identity. The time is the same for every invalid ticket. */
 enum ticket_age ticket_check(const struct key *key, const struct handover *handover);
 
 #endif

@@ -50,7 +50,7 @@ bool token_load_secret_file(const struct token_load *load, const char *path, str
 
 /* ---- fingerprints ---- */
 
-/* Each part with its length in front, so that no two lists of parts are the same bytes. */
+/* Hashes a part with its length in front, so that no two lists of parts have the same bytes. */
 static bool hash_part(EVP_MD_CTX *context, struct slice part)
 {
     uint8_t memory[9];
@@ -281,7 +281,7 @@ static bool chosen(const struct token_entry *entry, struct slice kind, struct sl
 bool tokens_mint(const struct tokens *tokens, struct slice kind, struct slice kid, const struct grant *grant,
                  struct writer *w, struct fail *why)
 {
-    struct fail later; /* the first entry's reason is the one to tell */
+    struct fail later; /* only the first entry's reason is reported */
     struct writer before = *w;
     bool tried = false;
     bool named = slice_present(kind) || slice_present(kid);
