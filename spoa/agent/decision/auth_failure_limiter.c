@@ -19,14 +19,14 @@ enum {
 };
 
 struct counter {
-    uint64_t tag;           /* of the network and the second: who shares a set now does not in the next */
-    uint32_t second, wrong; /* `wrong` of that second, of which these are the lower bits */
+    uint64_t tag; /* hash of the network and the second: networks share a set for one second at most */
+    uint32_t second, wrong; /* `wrong` counts this second; `second` has its lower bits */
 };
 
 struct auth_failure_limiter {
     struct hash_secret secret;
     struct counter counter[SETS][WAYS];
-    uint64_t known[KNOWN_SETS][KNOWN_WAYS]; /* hashes of what was right, the last one first; 0: none */
+    uint64_t known[KNOWN_SETS][KNOWN_WAYS]; /* hashes of right credentials, the last one first; 0 if empty */
 };
 
 struct auth_failure_limiter *auth_failure_limiter_new(void)
@@ -43,7 +43,7 @@ void auth_failure_limiter_free(struct auth_failure_limiter *limiter)
     free(limiter);
 }
 
-/* Of the network of so many bytes: each length, and each sort of credential, has tags of its own. */
+/* Returns the tag of the network in the first `bytes` bytes. Each length and each sort of credential has tags of its own. */
 static uint64_t tag_of(const struct auth_failure_limiter *limiter, const struct address *own, size_t bytes,
                        enum auth_failure sort, int64_t now)
 {
@@ -70,7 +70,8 @@ static int64_t wrong_of(const struct auth_failure_limiter *limiter, uint64_t tag
     return 0;
 }
 
-/* Where none is free, or of another second, the least takes this one in: nobody inherits a count. */
+/* Counts in the tag's counter, in a free or outdated one, or in the one with the lowest count, which starts anew: no network inherits a
+ * count. */
 static void count_tag(struct auth_failure_limiter *limiter, uint64_t tag, int64_t now)
 {
     struct counter *set = limiter->counter[tag % SETS], *least = set;
@@ -94,7 +95,7 @@ bool auth_failure_limiter_allows(struct auth_failure_limiter *limiter, const str
 {
     if (!limiter || most == 0)
         return true;
-    struct address own = cidr_unmapped(from); /* else all of IPv4 on an IPv6 socket would be one /64 */
+    struct address own = cidr_unmapped(from); /* otherwise all of IPv4 on an IPv6 socket would be one /64 */
     if (own.family != 6)
         return wrong_of(limiter, tag_of(limiter, &own, HOST_V4, sort, now)) < most;
     return wrong_of(limiter, tag_of(limiter, &own, HOST_V6, sort, now)) < most &&
@@ -130,7 +131,7 @@ enum refusal auth_failure_limiter_judge(struct auth_failure_limiter *limiter, co
     return refusal;
 }
 
-/* One number for all parts, never 0. */
+/* Returns one hash of all parts, never 0. */
 static uint64_t hash_of(const struct auth_failure_limiter *limiter, const struct slice *parts, size_t count)
 {
     uint8_t hashes[AUTH_FAILURE_LIMITER_PARTS * 8];

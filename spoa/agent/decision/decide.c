@@ -10,7 +10,7 @@
 #include "spoa/base/text/base64url.h"
 #include "spoa/proto/http.h"
 
-/* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
+/* A longer name is invalid: names are keys of a directory and parts of DNS names, which cannot be longer. */
 enum { NAME_MOST = 253 };
 
 void decide_tell(const struct decision *d, const char *step, const char *text, struct slice detail)
@@ -33,9 +33,9 @@ bool decide_deny(struct decision *d, enum refusal refusal, const char *step, con
     return false;
 }
 
-/* ---- what the request itself says ---- */
+/* ---- the request itself ---- */
 
-/* A request on HTTP/1.0 may do without Host; whatever Host there is must be one. */
+/* Returns the defect of Host, or NULL. Only a request in HTTP/1.0 may have no Host. */
 static const char *host_defect(struct decision *d)
 {
     const struct request *r = d->request;
@@ -66,7 +66,7 @@ static bool check_request(struct decision *d)
         why = "the query is malformed";
     else if (r->origins > 1)
         why = "there are several Origin headers";
-    else if (r->cookies > 1) /* whoever writes cookies for a parent domain could put one beside ours */
+    else if (r->cookies > 1) /* another site of the parent domain could have added one of them */
         why = "there are several __Host-cellgate cookies";
     return !why || decide_deny(d, REFUSAL_bad_request, "request", why);
 }
@@ -84,7 +84,7 @@ static bool check_upgrade(struct decision *d)
     return true;
 }
 
-/* The host's name in lower case and without its last dot; copied only where that changes something. */
+/* Returns the host's name in lower case and without its last dot; copies it only if it changes. */
 static struct slice host_name(struct decision *d)
 {
     struct slice host = d->authority.host;
@@ -102,7 +102,8 @@ static struct slice host_name(struct decision *d)
     return d->scratch->full ? nothing : copy;
 }
 
-/* What the configuration names as a credential or an address is for no worker. HAProxy removes it if it was told to. */
+/* Refuses a request with a header that the configuration names as a credential or an address, unless HAProxy removes it: no worker may
+ * see it. */
 static bool check_removed(struct decision *d)
 {
     const struct decide_view *view = d->view;
@@ -132,9 +133,9 @@ static bool find_route(struct decision *d)
     return true;
 }
 
-/* ---- what the captures say ---- */
+/* ---- captures ---- */
 
-/* A capture with unreserved characters decoded. */
+/* Returns a capture with unreserved characters decoded. */
 static struct slice capture_text(struct decision *d, enum capture capture)
 {
     struct slice raw = d->match.captures.value[capture];
@@ -145,15 +146,15 @@ static struct slice capture_text(struct decision *d, enum capture capture)
     return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
 }
 
-/* Names become keys of the directory, parts of URLs and of DNS names there. */
+/* Names are keys of the directory, and parts of URLs and DNS names there. */
 static bool name_valid(struct slice name)
 {
     return slice_unreserved(name) && name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") &&
            !slice_is(name, "..");
 }
 
-/* Returns whether it has the form of a token, which a name would carry into logs: three parts of a JWT, whose first begins with
- * `{"`, or of a token of another system that begins with its version. Versions alone (v1.2.3) are shorter. */
+/* Returns whether a name has the form of a token, which must not get into logs as a name: three parts of a JWT, whose first begins with
+ * `{"`, or a token of another system that begins with its version. Mere versions (v1.2.3) are shorter. */
 static bool is_token(struct slice name)
 {
     enum { SHORTEST = 32 };
@@ -164,7 +165,7 @@ static bool is_token(struct slice name)
     return three && (slice_starts(name, "eyJ") || (scoped && name.len >= SHORTEST));
 }
 
-/* Returns a capture that is base64url; one that is not becomes empty, which is no name. */
+/* Decodes a capture in base64url; an invalid one becomes empty, which is no valid name. */
 static struct slice capture_base64(struct decision *d, enum capture capture)
 {
     size_t start = d->scratch->len;
@@ -172,8 +173,8 @@ static struct slice capture_base64(struct decision *d, enum capture capture)
     return slice_of(d->scratch->at + start, good ? d->scratch->len - start : 0);
 }
 
-/* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that
- * neither it nor a log knows the token. */
+/* Returns the sandbox's name. If the host has a token instead, the name is the token's SHA-256, so that neither the directory nor a log
+ * gets the token. */
 static struct slice sandbox_name(struct decision *d)
 {
     const struct slice *value = d->match.captures.value;
@@ -214,7 +215,7 @@ static bool read_captures(struct decision *d)
     return true;
 }
 
-/* ---- who asks ---- */
+/* ---- the caller ---- */
 
 static bool origin_listed(const struct texts *list, struct slice origin)
 {
@@ -241,7 +242,7 @@ static bool answer_preflight(struct decision *d)
     return false;
 }
 
-/* A token for a sandbox of a namespace names both, so that it is not one for its namesake elsewhere. */
+/* A token for a sandbox in a namespace must name both: otherwise it would also be valid for a sandbox of the same name elsewhere. */
 static struct slice token_sandbox(struct decision *d)
 {
     if (!slice_present(d->space) || slice_is(d->space, "default"))
@@ -253,7 +254,7 @@ static struct slice token_sandbox(struct decision *d)
     return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
 }
 
-/* Too few bits, or chosen by people: trying on would find it. */
+/* Returns whether trials can find the credential: it has too few bits, or people chose it. */
 static bool can_be_guessed(const struct decision *d)
 {
     return d->carried.credential.source == SOURCE_SIGNATURE || token_needs_secret(&d->grant);
@@ -271,8 +272,9 @@ static bool may_fail(const struct decision *d, enum auth_failure sort)
                                        view->auth_failures_most);
 }
 
-/* The credential and its sandbox. Not the port: whoever has one secret could try it on all 65,535 and push out what
- * is remembered of others. Nothing is admitted by this: what is known is looked at, as if nobody had guessed. */
+/* Collects the credential and its sandbox for the limiter. The port is left out: otherwise a client with one secret could try it on all
+ * 65,535 ports and evict what the limiter knows of others. A known credential is admitted by nothing here: it is only checked as if
+ * there had been no failures. */
 static size_t right_parts(const struct decision *d, uint8_t memory[static 1],
                           struct slice parts[static AUTH_FAILURE_LIMITER_PARTS])
 {
@@ -308,7 +310,7 @@ void decide_asks(const struct decide_view *view, const struct asker *asker)
         view->asks(view->directory, asker);
 }
 
-/* A secret that was right before says that its sandbox asks. */
+/* Returns the sandbox as the asker if its credential can be guessed but was right before. */
 struct asker decide_asker(const struct decision *d)
 {
     if (d->granted && !can_be_guessed(d))
@@ -329,7 +331,8 @@ enum lookup decide_look_up(struct decision *d, bool alike)
     return d->lookup;
 }
 
-/* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
+/* Checks a secret that only the record can confirm. The look-up must be alike for all sandboxes, because the caller has proved nothing
+ * yet. */
 static enum refusal check_secret(struct decision *d, const char **why)
 {
     *why = "a service has no record with a secret";
@@ -340,7 +343,7 @@ static enum refusal check_secret(struct decision *d, const char **why)
     *why = "the directory cannot say";
     if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
         return REFUSAL_directory_unavailable;
-    /* a state alone does not say whether there is a secret */
+    /* a bare record does not tell whether there is a secret */
     struct record record = d->record;
     bool whole = lookup == LOOKUP_FOUND && !record.bare;
     if (whole) {
@@ -382,7 +385,7 @@ bool decide_revoked(const struct decide_view *view, struct slice jti)
     return revoked_has(view->revoked[0], jti) || revoked_has(view->revoked[1], jti);
 }
 
-/* The credential by itself, whatever it grants. */
+/* Checks the credential itself, whatever it grants. */
 static enum refusal check_credential(struct decision *d, const char **why)
 {
     const struct credential *credential = &d->carried.credential;
@@ -403,7 +406,8 @@ static enum refusal check_credential(struct decision *d, const char **why)
     return refusal;
 }
 
-/* An application behind a port, or below another path, may have a path of the same end. */
+/* Returns whether the path is the sandbox's file API. An application at a port, or below another path, may have a path with the same
+ * end. */
 static bool is_file_api(const struct decision *d)
 {
     const struct signed_url_form *form = d->carried.credential.form;
@@ -418,7 +422,7 @@ static bool is_file_api(const struct decision *d)
 
 static enum refusal check_grant(struct decision *d, struct slice sandbox, const char **why)
 {
-    /* at a management address http will ask for exec: which it is the record says */
+    /* at a management address a route for http needs exec; the record decides later which it is */
     bool either = d->route->need == NEED_HTTP && d->grant.needs & NEED_EXEC;
     const struct token_target target = {sandbox, either ? NEED_EXEC : d->route->need, d->port};
     const struct request *r = d->request;
@@ -446,8 +450,8 @@ static void note_token(struct verdict *v, const struct grant *grant)
     v->kid = grant->kid;
 }
 
-/* An application with a login of its own has its own Bearer, on routes that keep it. One that is no token of ours is no
- * credential there if the request has another, or may need none. */
+/* Decides whether a Bearer is the application's, on routes that keep Authorization. One that is not a token of cellgate does not count
+ * as a credential if the request has another one or may need none. */
 static enum bearer_use judge_bearer(struct decision *d, const struct credential_place *place)
 {
     const struct decide_view *view = d->view;
@@ -462,7 +466,7 @@ static enum bearer_use judge_bearer(struct decision *d, const struct credential_
     return needed ? BEARER_LAST : BEARER_FOREIGN;
 }
 
-/* A service judges its callers; what comes out of a mux is judged one by one. Of the request nothing is taken. */
+/* Removes nothing from a request to a service, which checks its callers, or to a mux, whose requests are decided one by one. */
 static bool leave_as_it_is(struct decision *d)
 {
     credential_none(d->request, d->scratch, &d->carried);
@@ -525,14 +529,13 @@ static bool is_safe(struct slice method)
     return slice_is(method, "GET") || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
 }
 
-/* Whoever is between the browser and us can write a page of http://, whose requests bring the cookie, too. */
+/* A browser in a hostile network can load a page of http://, whose requests send the cookie too. */
 static bool is_downgraded(const struct request *r)
 {
     return r->tls && slice_starts(r->origin, "http://");
 }
 
-/* Browsers send Origin with every WebSocket. A cookie
- * they send by themselves, so there it has to be present. */
+/* Checks Origin. Browsers send it with every WebSocket; with a cookie, which browsers send without being asked, it must be present. */
 static bool check_origin(struct decision *d)
 {
     const struct request *r = d->request;
@@ -552,7 +555,7 @@ static bool check_origin(struct decision *d)
     return true;
 }
 
-/* Whether a value can stand in a cookie as it is (RFC 6265 section 4.1.1). */
+/* Returns whether a cookie can have the value without quoting (RFC 6265 section 4.1.1). */
 static bool cookie_valid(struct slice value)
 {
     for (size_t i = 0; i < value.len; i++)
@@ -566,8 +569,7 @@ static struct slice text_from(const struct writer *w, size_t start)
     return slice_of(w->at + start, w->len - start);
 }
 
-/* The same address without the token. "//x" alone would be another host's to a browser (and "/\x"), "/.//x"
- * is not. */
+/* Writes the request's address without the token. A browser reads "//x" (and "/\x") as another host; "/.//x" avoids this. */
 static void write_location(struct decision *d)
 {
     struct slice path = d->request->path;
@@ -602,8 +604,8 @@ static bool turn_into_cookie(struct decision *d)
     return false;
 }
 
-/* Answers that each have something of their own (tunnels, redirects), refusals, and what depends on more than a clock that
- * moves on are not given again. */
+/* Returns the end of the time in which the answer may be reused; 0 for never. Answers with own content (tunnels, redirects), refusals,
+ * and answers that depend on more than the clock are never reused. */
 static int64_t good_until(const struct decision *d)
 {
     bool plain = d->verdict->kind == VERDICT_DIRECT && d->verdict->refusal == REFUSAL_NONE && !d->upgrade;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_bound: holds a token that is bound to one request (grant.h) against what its worker would get. */
+/* decide_bound: compares a token that is bound to one request (grant.h) with the request that its worker would get. */
 #include "spoa/agent/decision/decide_steps.h"
 
 static uint8_t upper_hex(uint8_t c)
@@ -7,10 +7,10 @@ static uint8_t upper_hex(uint8_t c)
     return c >= 'a' && c <= 'f' ? (uint8_t)(c - 'a' + 'A') : c;
 }
 
-/* Compares a path as it was signed, whose escapes are in upper case, with one as it came. */
+/* Compares a signed path, whose escapes are in upper case, with the path of the request. */
 static bool is_signed_path(struct slice written, struct slice path)
 {
-    size_t escaped = 0; /* bytes behind a '%' that are still to come */
+    size_t escaped = 0; /* remaining bytes of an escape */
     if (written.len != path.len)
         return false;
     for (size_t i = 0; i < path.len; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_foreign: says a refusal as clients of the route's system know it (profile.h). */
+/* decide_foreign: changes a refusal to the form that clients of the route's system know (profile.h). */
 #include "spoa/agent/decision/decide_steps.h"
 
 static const struct profile_refusal *row_of(const struct decision *d)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_handover: what the relay has to know about a tunnel: the end of a decision that sends it there. */
+/* decide_handover: writes the relay's information about a tunnel, at the end of a decision that sends it there. */
 #include <openssl/evp.h>
 
 #include "spoa/agent/decision/decide_steps.h"
@@ -27,7 +27,7 @@ static void set_route(struct handover *h, const struct route *route)
     h->max_message = if_set(route->max_message);
 }
 
-/* The names that the route strips, as one text. */
+/* Joins the names of the headers that the route strips. */
 static struct slice strip_list(const struct texts *names, struct writer *w)
 {
     size_t start = w->len;
@@ -38,14 +38,14 @@ static struct slice strip_list(const struct texts *names, struct writer *w)
     return names->count ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
-/* HAProxy's are 36 bytes; the relay keeps it as long as the tunnel lives. */
+/* HAProxy's IDs have 36 bytes. The limit protects the relay, which keeps the ID for the life of the tunnel. */
 enum { REQUEST_ID_MOST = 64 };
 
 #define TOKEN_DOMAIN "cellgate token 1;"
 enum { TOKEN_DIGEST = 8 };
 
-/* Which credential it was, of whatever kind, the same for all agents; absent: none. Without it the relay does not count
- * by tokens. */
+/* Returns a digest that identifies the credential, of any kind, the same in all agents; absent if there is none. Without it the relay
+ * does not count by tokens. */
 static struct slice digest_token(const struct credential *credential, struct writer *scratch)
 {
     const struct slice parts[] = {SLICE_LITERAL(TOKEN_DOMAIN), credential->token, credential->expires,
@@ -73,12 +73,12 @@ static void set_grant(struct handover *h, const struct grant *grant)
     h->needs = grant->needs;
     h->ports = grant->ports;
     h->key = grant->key;
-    h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
+    h->iat = grant->iat < 0 ? 0 : grant->iat; /* a token without iat counts as the oldest possible one */
     if (grant->bind)
         h->exp = grant->exp + grant->leeway;
 }
 
-/* Whose organisation it is: only a token's own has to be the record's for as long as the tunnel lasts. */
+/* Sets the tunnel's organisation. Only a token's own organisation must stay equal to the record's for the life of the tunnel. */
 static void set_org(struct handover *h, const struct decision *d)
 {
     bool own = d->granted && slice_present(d->grant.org) && d->grant.org.len > 0;
@@ -94,14 +94,15 @@ static void set_place(struct handover *h, const struct decision *d)
     h->route = v->route;
     h->sandbox = v->sandbox;
     h->space = v->space;
-    /* the worker's port may be another where the sandbox moves */
+    /* the worker's port may change when the sandbox moves */
     h->port = judged && d->judgement.follows ? -1 : v->port;
     h->pending = judged || d->route->mux ? -1 : 1;
     unsigned host_only = judge_host_only(v->path);
     h->host_only = host_only ? (int64_t)host_only : -1;
 }
 
-/* An application's own credential may turn out to be the sandbox's access secret when the record comes, or changes. */
+/* The application's own credential may turn out to be the sandbox's access secret when the record arrives or changes, so the relay gets
+ * its digest. */
 static void set_bearer(struct handover *h, struct decision *d)
 {
     if (d->foreign_auth && slice_present(d->verdict->auth) && slice_present(bearer_token(d->request)))
@@ -111,7 +112,7 @@ static void set_bearer(struct handover *h, struct decision *d)
 static void write_handover(struct decision *d, const struct handover *h)
 {
     size_t start = d->scratch->len;
-    /* the encoder puts a separator before every key but the first of its writer */
+    /* the encoder puts a separator before every key but the first of its writer, so it needs a new writer */
     struct writer line = writer_of(d->scratch->at + start, d->scratch->size - start);
     handover_encode(h, &line);
     d->scratch->full = d->scratch->full || line.full;
@@ -119,7 +120,7 @@ static void write_handover(struct decision *d, const struct handover *h)
     d->verdict->handover = slice_of(line.at, line.len);
 }
 
-/* Whose a mux socket is: what its token says, which need not be where its requests go. */
+/* Sets the owner of a mux socket from its token, which need not be the owner of its requests' sandboxes. */
 static void set_opener(struct handover *h, struct decision *d)
 {
     const struct grant *grant = &d->grant;
@@ -167,7 +168,7 @@ void decide_handover(struct decision *d)
     if (v->refusal != REFUSAL_NONE) {
         h.refuse = v->status;
         h.error = v->error;
-    } else if (!d->route->mux) { /* of a mux nothing is asked */
+    } else if (!d->route->mux) { /* the relay asks nothing about a mux */
         h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
     }
     write_handover(d, &h);
@@ -180,9 +181,10 @@ void decide_mux_ticket(struct decision *d)
     set_org(&h, d);
     if (d->granted) {
         set_grant(&h, &d->grant);
-        h.token = digest_token(&d->carried.credential, d->scratch); /* absent where none is needed */
+        h.token = digest_token(&d->carried.credential, d->scratch); /* absent if no token is needed */
     }
-    h.sub = slice_text(NULL); /* it is told of no answer */
+    h.sub = slice_text(
+        NULL); /* the relay logs it with answers, and it does not see the answers to these requests */
     h.epoch = d->verdict->epoch;
     h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
     write_handover(d, &h);

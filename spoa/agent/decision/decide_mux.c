@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_mux: who opens a WebSocket of many requests. Nothing is granted by this: each request is decided by itself. But what
- * the socket holds in the relay counts for the organisation or the sandbox of its token, so that clients without one, who may
- * be anybody and many, cannot take it. */
+/* decide_mux: finds the opener of a WebSocket with many requests. This grants nothing, because each request is decided by itself. But
+ * the socket's share of the relay is charged to the organisation or the sandbox of its token. So clients without a token, who may be
+ * anyone and many, cannot use up the shares of others. */
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/token/tokens.h"
 
-/* An Authorization that is the application's own says nothing of who opens the socket. */
+/* Returns the meaning of Authorization: one that is the application's own does not identify the opener. */
 static enum bearer_use use_of_bearer(const struct decision *d, const struct credential_place *place)
 {
     const struct decide_view *view = d->view;
@@ -30,7 +30,7 @@ static bool find(struct decision *d)
     return found && d->opener.credential.source != SOURCE_NONE;
 }
 
-/* A secret that only a sandbox's record can confirm says nothing here. */
+/* Returns whether the token identifies the opener. A secret that only a sandbox's record can confirm does not. */
 static bool is_good(struct decision *d, enum refusal refusal)
 {
     return refusal == REFUSAL_NONE && !token_needs_secret(&d->grant) &&

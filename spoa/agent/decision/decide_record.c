@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_record: the sandbox of a decision: its record, whether that lets the caller in, its state. */
+/* decide_record: finds the record of a decision's sandbox, and checks the caller and the sandbox's state. */
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/token/static.h"
 
@@ -12,13 +12,13 @@ bool decide_without_address(struct decision *d, const char *why)
     return true;
 }
 
-/* Whether the token names the sandbox. Otherwise only the record's org could tell whether it is good here. */
+/* Returns whether the token names the sandbox. Otherwise only the record's organisation shows whether the token is valid here. */
 static bool is_named(const struct decision *d)
 {
     return !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
 }
 
-/* The directory cannot say (yet). The relay can wait for it. */
+/* Decides without an answer of the directory. The relay can wait for one. */
 static bool without_record(struct decision *d, enum lookup lookup)
 {
     d->pending = lookup == LOOKUP_PENDING;
@@ -53,14 +53,16 @@ static struct admission admission_of(struct decision *d)
     a.kid = slice_present(d->grant.key) ? nothing : d->grant.kid;
     a.secret = d->grant.secret_sha256;
     a.uid = d->grant.uid;
-    a.needs = slice_present(d->grant.file) ? NEED_ALL
-                                           : d->grant.needs; /* its file says more exactly what it is for */
+    a.needs = slice_present(d->grant.file)
+                  ? NEED_ALL
+                  : d->grant.needs; /* the token's file limits it more exactly than needs */
     a.ports = d->grant.ports;
     a.by_token = true;
     return a;
 }
 
-/* In an open cell nobody says an organisation, so the gate's own credentials are nobody's. */
+/* Checks the caller of a service that relies on cellgate's checks. In an open cell no caller has an organisation, so `orgs` admits none:
+ * the credentials that cellgate adds for the service belong to nobody there. */
 static bool check_service(struct decision *d)
 {
     if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
@@ -78,8 +80,9 @@ bool decide_record(struct decision *d)
             d, "the relay takes requests out of its messages, each of which is decided");
     if (d->route->service)
         return check_service(d);
-    enum lookup lookup =
-        decide_look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
+    enum lookup lookup = decide_look_up(
+        d, !is_named(
+               d)); /* a caller who may not know of the sandbox must not learn of it from the time either */
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
     if (lookup != LOOKUP_FOUND)
@@ -97,7 +100,7 @@ static bool relay_waits(struct decision *d, enum refusal otherwise, const char *
                                         : decide_deny(d, otherwise, "record", why);
 }
 
-/* Who asks may be known better now than when the record was looked up. */
+/* Returns whether the sandbox can be woken. The asker may be better known now than when the record was looked up. */
 static bool may_wake(const struct decision *d)
 {
     const struct asker asker = decide_asker(d);
@@ -112,7 +115,7 @@ bool decide_state(struct decision *d)
     if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
         d->verdict->org = d->record.org;
     bool compared = !d->record.bare || !d->granted || !slice_present(d->grant.org);
-    if (compared) /* else resolve() compares the owner, when it is told */
+    if (compared) /* otherwise resolve() compares the owner later, when it is known */
         d->verdict->epoch = record_epoch(&d->record);
     switch (d->record.state) {
     case RECORD_STOPPED:

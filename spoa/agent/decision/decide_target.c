@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decide_target: the end of a decision: which worker, and what it gets. */
+/* decide_target: the last steps of a decision: choose the worker, and the request that it gets. */
 #include "spoa/agent/decision/decide_steps.h"
 #include "spoa/agent/decision/destination.h"
 #include "spoa/agent/token/static.h"
@@ -40,7 +40,7 @@ static bool no_worker(struct decision *d, enum destination_result result)
     return decide_deny(d, refusals[result], "worker", destination_text(result));
 }
 
-/* The needs of a route are known before the sandbox is; what they are worth only with its record. */
+/* Checks the route's needs at the destination. They are known before the sandbox, but only the record shows what they apply to. */
 static bool may_reach(struct decision *d, const struct destination *to)
 {
     decide_tell(d, "worker", to->management ? "a management address" : "an application's address",
@@ -101,7 +101,7 @@ bool decide_worker(struct decision *d)
     return true;
 }
 
-/* It becomes part of a Path attribute and of a regular expression's replacement in haproxy.cfg. */
+/* Returns whether the prefix is safe in a Path attribute and in the replacement of a regular expression in haproxy.cfg. */
 static bool prefix_valid(struct slice prefix)
 {
     static const bool cuts[256] = {
@@ -113,7 +113,7 @@ static bool prefix_valid(struct slice prefix)
     return prefix.len > 0;
 }
 
-/* What stands before the worker's path in the client's: below that the client sees the application. */
+/* Returns the part of the client's path before the worker's path: the client sees the application below it. */
 static struct slice prefix_of(struct slice client, struct slice worker)
 {
     static const struct slice none;
@@ -138,7 +138,7 @@ bool decide_path(struct decision *d)
     return true;
 }
 
-/* The variable of a header that HAProxy can set by name (haproxy.cfg); NULL: it cannot. */
+/* Returns the variable of a header that HAProxy can set by name (haproxy.cfg), or NULL if it cannot. */
 static struct slice *header_variable(struct verdict *v, struct slice name)
 {
 #define X(kind, field, variable, header, ...)        \
@@ -163,7 +163,7 @@ static void set_header(struct decision *d, struct slice name, struct slice value
         *variable = value;
 }
 
-/* The route's headers, then the record's, which may be secrets: the relay asks for them itself. */
+/* Sets the route's headers, then the record's. The relay asks for the record's itself, because they may be secrets. */
 static void set_headers(struct decision *d)
 {
     struct slice name, value;
@@ -185,8 +185,8 @@ static bool strips(const struct route *route, struct slice name)
     return false;
 }
 
-/* Nothing in HAProxy ends a tunnel at a given time. One on which nothing moves shall at least not outlive its token because
- * the route is patient. */
+/* Returns the timeout. HAProxy cannot end a tunnel at a given time, so at least an idle tunnel must not outlive its token because of a
+ * long timeout of the route. */
 static int64_t timeout_of(const struct decision *d)
 {
     int64_t left = d->granted ? d->grant.exp + d->grant.leeway - d->view->now : 0;
@@ -194,7 +194,8 @@ static int64_t timeout_of(const struct decision *d)
     return bound && left > 0 && left < d->route->timeout / 1000 ? left * 1000 : d->route->timeout;
 }
 
-/* Who has the sandbox's access secret, or the credential that let him in, in a second place may have meant it for us. */
+/* Returns whether the Bearer is the sandbox's access secret, or repeats the credential that admitted the client: the client may have
+ * meant it for cellgate, so the worker must not get it. */
 static bool is_credential(const struct decision *d, struct slice bearer)
 {
     if (!slice_present(bearer))

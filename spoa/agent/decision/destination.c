@@ -11,7 +11,7 @@ const char *destination_text(enum destination_result result)
     return texts[result];
 }
 
-/* ---- what is management ---- */
+/* ---- management ---- */
 
 static bool is_application(const struct decide_view *view, const struct record *record)
 {
@@ -36,7 +36,7 @@ static struct slice address_bytes(const struct address *a)
     return is_mapped ? slice_of(a->bytes + 12, 4) : slice_of(a->bytes, a->family == 4 ? 4 : 16);
 }
 
-/* Whether the worker, which has a name or an address, is where *d is. False: its name is not resolved yet. */
+/* Sets *same if the worker, which has a name or an address, is at the address of *d. Returns false if its name is not resolved yet. */
 static bool is_host_of(const struct decide_view *view, const struct worker *worker,
                        const struct destination *d, bool *same)
 {
@@ -50,8 +50,8 @@ static bool is_host_of(const struct decide_view *view, const struct worker *work
     return true;
 }
 
-/* Of a port that has an address in `ports`: one that is the management address by another name is management,
- * too, whatever is said of it. False: this is not known yet. */
+/* Sets whether a port with an address in `ports` is management. A port at the management address under another name is management too,
+ * whatever the record says of it. Returns false if this is not known yet. */
 static bool judge_listed(const struct decide_view *view, const struct record *record, uint16_t port,
                          enum serves said, struct destination *d)
 {
@@ -72,7 +72,7 @@ static bool judge_listed(const struct decide_view *view, const struct record *re
     return known;
 }
 
-/* ---- where ---- */
+/* ---- address ---- */
 
 static enum destination_result locate(const struct decide_view *view, struct destination *d)
 {

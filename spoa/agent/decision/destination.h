@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* destination: where in a sandbox a request for one of its ports goes: HAProxy by a decision, the relay by a
- * resolve. */
+/* destination: finds the address for a request to one of a sandbox's ports. A decision uses it for HAProxy, a resolve for the relay. */
 #ifndef CELLGATE_AGENT_DECISION_DESTINATION_H
 #define CELLGATE_AGENT_DECISION_DESTINATION_H
 
@@ -24,23 +23,23 @@ enum destination_result {
 const char *destination_text(enum destination_result result);
 
 struct destination {
-    struct worker worker; /* addr is set unless it is a Unix socket or DESTINATION_UNRESOLVED */
+    struct worker
+        worker; /* addr is set unless the worker is a Unix socket or the result is DESTINATION_UNRESOLVED */
     uint16_t port;
-    bool own;             /* the record's `worker`, which has a port of its own: it may move to another */
-    bool h2;              /* as the record says */
-    bool management;      /* what is served there is for needs pty, exec and agent */
-    struct slice headers; /* of the record, for this address alone; packed */
+    bool own;             /* the record's `worker`, which has a port of its own and may move to another one */
+    bool h2;              /* as in the record */
+    bool management;      /* the address needs pty, exec or agent */
+    struct slice headers; /* packed headers of the record for this address alone */
 };
 
 /*
- * port: the one that was asked for, 0 for none. *destination is filled as far as the result allows. A port
- * stands in the record's `ports`, or is the worker's own, or a management port, by which a worker with a port
- * of its own is meant, or belongs to a worker with an address of its own. Any other is CLOSED.
+ * Chooses the destination of a port (0 if the request names none) and fills *destination as far as the result allows. A port is allowed
+ * if the record's `ports` has it, or it is the worker's own, or it is a management port and the worker has a port of its own, or the
+ * worker has an address of its own. Any other port is CLOSED.
  */
 enum destination_result destination_choose(const struct decide_view *view, const struct record *record,
                                            uint16_t port, struct destination *destination);
-/* Appends HOST[:PORT] for the worker's Host header, without the port that is the scheme's own; "localhost"
- * for a Unix socket. */
+/* Appends HOST[:PORT] for the worker's Host header, without the default port of the scheme; "localhost" for a Unix socket. */
 void destination_host(const struct destination *destination, struct writer *w);
 
 #endif

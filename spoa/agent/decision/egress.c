@@ -15,7 +15,7 @@
 
 enum { HANDOVER_ID_MOST = 64 };
 
-/* Also of one that is another organisation's: whoever asks is told the same. */
+/* A sandbox of another organisation has this text too, so that callers cannot distinguish it from a missing one. */
 #define NO_SANDBOX "the directory has no such sandbox"
 
 static const struct slice nothing;
@@ -59,7 +59,7 @@ bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const
     return false;
 }
 
-/* ---- what the request says ---- */
+/* ---- the request itself ---- */
 
 void egress_note_target(struct egress *e)
 {
@@ -83,9 +83,9 @@ static bool check_target(struct egress *e)
     return true;
 }
 
-/* ---- who asks ---- */
+/* ---- the caller ---- */
 
-/* The one value of Proxy-Authorization; false: the lines are malformed, or there are several. */
+/* Returns the only value of Proxy-Authorization. Returns false if the lines are malformed, or there are several. */
 static bool proxy_authorization(const struct egress_request *request, struct slice *value)
 {
     struct slice rest = request->headers;
@@ -106,7 +106,7 @@ static bool has_scheme(struct slice value, const char *scheme, struct slice *res
            slice_equal_nocase(slice_sub(value, 0, len), slice_text(scheme));
 }
 
-/* The password of USER:PASSWORD in base64 (RFC 7617); absent: it is none. */
+/* Returns the password of USER:PASSWORD in base64 (RFC 7617); absent if the text is not that. */
 static struct slice basic_password(struct egress *e, struct slice text)
 {
     struct writer *w = e->scratch;
@@ -174,7 +174,7 @@ static bool check_token(struct egress *e, struct slice token)
     return true;
 }
 
-/* Whose share of others' work this takes, before its record is known. */
+/* Returns the party that the look-ups are charged to, before the record is known. */
 static struct asker asker_of(const struct egress *e)
 {
     if (e->granted)
@@ -195,7 +195,7 @@ static bool look_up(struct egress *e, struct slice space, struct slice name, enu
     return egress_deny(e, REFUSAL_directory_unavailable, "record", "the directory cannot say");
 }
 
-/* The record under `addr:ADDRESS` says whose address it is. Its text goes with the next look-up. */
+/* Finds the owner of the source address in the record under `addr:ADDRESS`. The next look-up invalidates the record's text. */
 static bool check_source(struct egress *e)
 {
     uint8_t name[INET6_ADDRSTRLEN + 8];
@@ -242,9 +242,9 @@ static bool check_caller(struct egress *e)
     return check_token(e, token);
 }
 
-/* ---- what the sandbox may ---- */
+/* ---- the sandbox's rules ---- */
 
-/* What leaves a sandbox is judged by its rules: whose they are has to be said. */
+/* Checks the sandbox's owner. The owner must be known, because the owner's rules decide. */
 static bool check_owner(struct egress *e)
 {
     const struct grant *grant = &e->grant;
@@ -260,8 +260,8 @@ static bool check_owner(struct egress *e)
     return egress_deny(e, REFUSAL_egress_denied, "record", NO_SANDBOX);
 }
 
-/* A connection is not let through by the rules, and has not the secrets, of another one's sandbox of the same name. One of a sandbox
- * that was nobody's stays, as a tunnel does. */
+/* Checks that the sandbox's owner is that of the CONNECT: a connection must not get the rules and secrets of another owner's sandbox
+ * with the same name. As for tunnels, a connection stays if its sandbox had no owner. */
 static bool check_same_owner(struct egress *e)
 {
     const struct key *key = e->view->ticket_key;
@@ -304,7 +304,7 @@ bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why)
     return true;
 }
 
-/* For people: why the rules in front of the one that decides do not. */
+/* For `cellgate explain`: tells why the rules in front of the deciding one do not match. */
 static void tell_rules(const struct egress *e)
 {
     struct egress_rule rule;
@@ -347,9 +347,9 @@ static bool check_request(struct egress *e)
     return e->verdict->kind != EGRESS_DIRECT || (egress_http_rules(e) && egress_http_credentials(e));
 }
 
-/* ---- where that is ---- */
+/* ---- the address ---- */
 
-/* NULL, or why this address may not be reached. */
+/* Returns why this address may not be reached, or NULL if it may. */
 static const char *address_fault(const struct egress *e, const struct address *address)
 {
     bool may_private = e->matched && !e->rule.deny && e->rule.is_private;
@@ -425,9 +425,9 @@ enum refusal egress_stands(const struct decide_view *view, const struct record *
     return now == inspect ? REFUSAL_NONE : REFUSAL_egress_denied;
 }
 
-/* ---- what the relay has to know ---- */
+/* ---- the handover ---- */
 
-/* "HOST:PORT", as target_parse reads it. */
+/* Writes "HOST:PORT" in the form that target_parse reads. */
 static struct slice host_and_port(const struct egress *e)
 {
     struct writer *w = e->scratch;
@@ -440,7 +440,7 @@ static struct slice host_and_port(const struct egress *e)
     return slice_from(writer_slice(w), start);
 }
 
-/* As for tunnels: only a token's own has to be the record's for as long as the connection lasts. */
+/* Sets the connection's organisation. As for tunnels, only a token's own must stay equal to the record's for the life of the connection. */
 static void set_org(struct handover *h, const struct egress *e)
 {
     bool own = e->granted && slice_present(e->grant.org) && e->grant.org.len > 0;
@@ -449,7 +449,7 @@ static void set_org(struct handover *h, const struct egress *e)
         h->org_of_record = 1;
 }
 
-/* What the relay has to know about an upgrade beside what it has to know about a CONNECT: how it is sent on. */
+/* Sets the fields that an upgrade needs in addition to those of a CONNECT: how the relay sends it on. */
 static void set_upgrade(struct handover *h, const struct egress *e)
 {
     h->host = e->verdict->authority;
@@ -470,7 +470,8 @@ static struct slice full_name(const struct egress *e)
     return slice_from(writer_slice(w), start);
 }
 
-/* What the relay needs to bring the connection to HAProxy, which asks about each request inside. Behind set_grant. */
+/* Writes the proof with which the relay brings the connection to HAProxy, which asks about each request inside. Call it after set_grant,
+ * which sets the expiry. */
 static bool set_inside(struct handover *h, struct egress *e)
 {
     struct inside_connection inside = {.id = h->id,
@@ -524,7 +525,7 @@ static bool write_handover(struct egress *e)
     h.egress = host_and_port(e);
     if (v->kind == EGRESS_RELAY)
         set_upgrade(&h, e);
-    else if (!e->target.address.family) /* of an address no ClientHello has a name */
+    else if (!e->target.address.family) /* a ClientHello never has an address as its name */
         h.sni = e->matched && e->rule.any_sni ? SLICE_LITERAL("any") : SLICE_LITERAL("host");
     h.most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
     set_org(&h, e);

@@ -4,16 +4,21 @@
 #include "spoa/agent/token/inside_proof.h"
 #include "spoa/proto/http.h"
 
-enum { PORT_HTTP = 80, PORT_HTTPS = 443, CLOCKS_APART = 5 /* seconds, HAProxy's and the agent's */ };
+enum {
+    PORT_HTTP = 80,
+    PORT_HTTPS = 443,
+    CLOCKS_APART = 5 /* seconds that the clocks of HAProxy and the agent may differ */
+};
 
 static uint16_t usual_port(const struct egress *e)
 {
     return e->request->tls ? PORT_HTTPS : PORT_HTTP;
 }
 
-/* ---- where it wants to go ---- */
+/* ---- the target ---- */
 
-/* In any case: so some servers read them, and an answer to TRACE repeats what the sandbox is not to see. */
+/* Refuses these methods in any case of letters, because some servers ignore case. An answer to TRACE would repeat credentials that the
+ * sandbox must not see. */
 static bool is_refused(struct slice method)
 {
     return slice_equal_nocase(method, SLICE_LITERAL("TRACE")) ||
@@ -26,7 +31,7 @@ static bool is_same(const struct target *a, const struct target *b)
     return a->port == b->port && slice_equal(target_host(a), target_host(b));
 }
 
-/* "http://AUTHORITY[/PATH]" in two; false: it has another scheme, or none. */
+/* Splits "http://AUTHORITY[/PATH]". Returns false if the scheme is another one, or missing. */
 static bool split_url(struct slice url, const char *scheme, struct slice *authority, struct slice *path)
 {
     size_t len = strlen(scheme);
@@ -41,7 +46,7 @@ static bool split_url(struct slice url, const char *scheme, struct slice *author
     return true;
 }
 
-/* Path and query as they go on: what is judged is what is sent. */
+/* Takes path and query as HAProxy sends them on: the checked bytes must be the sent bytes. */
 static bool take_path(struct egress *e, struct slice path)
 {
     struct writer *w = e->scratch;
@@ -49,7 +54,7 @@ static bool take_path(struct egress *e, struct slice path)
     for (size_t i = 0; i < path.len; i++)
         if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#')
             return egress_deny(e, REFUSAL_bad_request, "request", "the target has bytes that no URL has");
-    /* without a path it is about the server as a whole (RFC 9112 section 3.2.4) */
+    /* without a path the request concerns the whole server (RFC 9112 section 3.2.4) */
     if (path.len == 0 && slice_is(e->request->method, "OPTIONS"))
         writer_text(w, "*");
     else if (path.len == 0 || path.at[0] == '?')
@@ -60,7 +65,7 @@ static bool take_path(struct egress *e, struct slice path)
     return true;
 }
 
-/* The value of Host, which every request has once, is for where the request goes. */
+/* Checks that there is exactly one Host, and that it names the request's target. */
 static bool check_host(struct egress *e, const struct request *r)
 {
     struct target host;
@@ -87,7 +92,7 @@ static void put_authority(struct egress *e)
     e->verdict->authority = slice_from(writer_slice(w), start);
 }
 
-/* An upgrade is a WebSocket's, by the same rules as those of the ingress; another offer (h2c) is ignored. */
+/* Checks an upgrade by the same rules as the ingress: only WebSocket is possible; other offers (h2c) are ignored. */
 static bool check_upgrade(struct egress *e, const struct request *r)
 {
     const char *why = "";
@@ -113,7 +118,7 @@ static bool check_head(struct egress *e)
         return egress_deny(e, REFUSAL_bad_request, "request", "the headers are malformed");
     if (!is_known(r.version))
         return egress_deny(e, REFUSAL_bad_request, "request", "the version of HTTP is not known");
-    if (r.transfer_encodings && slice_is(r.version, "1.0")) /* readers differ about where it ends */
+    if (r.transfer_encodings && slice_is(r.version, "1.0")) /* parsers disagree on the end of such a body */
         return egress_deny(e, REFUSAL_bad_request, "request", "HTTP/1.0 has no chunks");
     if (!check_host(e, &r) || !check_upgrade(e, &r))
         return false;
@@ -144,9 +149,9 @@ bool egress_http_target(struct egress *e)
     return take_path(e, path) && check_head(e);
 }
 
-/* ---- inside ---- */
+/* ---- requests inside ---- */
 
-/* The target inside: a path, or of HTTP/2 (and of who likes it so) a URL for the same host; of OPTIONS also "*". */
+/* Checks the target of a request inside: a path, a URL of the same host (HTTP/2, and some clients), or "*" for OPTIONS. */
 static bool check_form(struct egress *e)
 {
     struct slice target = e->request->target, authority, path;
@@ -178,7 +183,7 @@ static bool check_name(struct egress *e)
                        "the TLS name is another one than that of the CONNECT");
 }
 
-/* NULL, or why a connection that proves whose it is may not be used for this request. */
+/* Returns why a connection with a valid proof may not be used for this request, or NULL if it may. */
 static const char *connection_fault(const struct egress *e, const struct inside_connection *c)
 {
     int64_t begun = e->request->begun, late = egress_config_patience(e->view->egress);
@@ -187,13 +192,13 @@ static const char *connection_fault(const struct egress *e, const struct inside_
     return c->until >= 0 && e->view->now > c->until ? "the token of its CONNECT has expired" : NULL;
 }
 
-/* Whose the connection is. The relay says so, and whoever has the relay's rights can connect as it does: only what the agent
- * itself wrote for a CONNECT to this host, port and address is believed. */
+/* Finds the sandbox of the connection. The relay names it, and a program with the relay's rights could connect in the same way.
+ * Therefore only a proof that the agent wrote for a CONNECT to this host, port and address counts. */
 static bool take_connection(struct egress *e)
 {
     struct inside_connection c = {
         .host = target_host(&e->target), .port = e->target.port, .addr = cidr_unmapped(&e->request->addr)};
-    if (slice_present(e->request->sandbox)) { /* for people */
+    if (slice_present(e->request->sandbox)) { /* only in `cellgate explain` */
         c.name = e->request->sandbox;
     } else if (!inside_proof_read(e->view->ticket_key, e->request->connection, &c)) {
         return egress_deny(e, REFUSAL_egress_denied, "request", "nobody proves whose connection this is");
@@ -218,9 +223,9 @@ bool egress_http_inside(struct egress *e)
     return take_connection(e) && check_method(e) && check_form(e) && check_name(e) && check_head(e);
 }
 
-/* ---- what its rule says ---- */
+/* ---- the rule ---- */
 
-/* Whether it has a header by which servers take a request for one of another method or path. */
+/* Returns whether the request has a header that makes some servers use another method or path. */
 static bool says_otherwise(const struct egress *e)
 {
     static const char *const names[] = {"x-http-method",  "x-http-method-override", "x-method-override",

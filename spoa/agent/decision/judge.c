@@ -7,14 +7,15 @@
 
 /* ---- the caller ---- */
 
-/* A record that leads nowhere may say as little as that the sandbox moves. */
+/* Returns whether the record says who owns the sandbox. A record without an address may only say that the sandbox moves. */
 static bool says_owner(const struct record *record)
 {
     bool leads = record->worker.kind != WORKER_NONE || record->ports.len > 0;
     return !record->bare && (slice_present(record->org) || leads);
 }
 
-/* A tunnel belongs to the organisation under which it was opened: it ends when the sandbox gets another one. */
+/* Returns whether the sandbox belongs to another organisation. A tunnel belongs to the organisation under which it was opened, so it
+ * ends when the sandbox gets another one. */
 static bool is_foreign(const struct admission *a, const struct record *record)
 {
     if (!says_owner(record) && a->named)
@@ -27,7 +28,7 @@ static bool is_foreign(const struct admission *a, const struct record *record)
 static bool holds_secret(const struct admission *a, const struct record *record)
 {
     if (record->bare)
-        return true; /* the directory says no more than a state */
+        return true; /* the directory gave only a state */
     struct record own = *record;
     own.access_sha256 = record_access(record, a->port);
     if (slice_present(a->secret))
@@ -62,21 +63,21 @@ void judge_caller(const struct decide_view *view, const struct admission *a, con
 
 /* ---- the place ---- */
 
-/* A sandbox between two workers has none, whatever is still said of its ports. */
+/* Returns whether the sandbox has a worker. A sandbox between two workers has none, whatever the record says of its ports. */
 static bool leads_somewhere(const struct record *record)
 {
     return record->state == RECORD_RUNNING ||
            (record->state == RECORD_MIGRATING && record->worker.kind != WORKER_NONE);
 }
 
-/* A route that asks for `http` asks for `exec` at a management address. */
+/* A route that needs `http` needs `exec` at a management address. */
 static bool needs_admit(const struct admission *a, const struct destination *to)
 {
     unsigned need = to->management && a->route->need == NEED_HTTP ? NEED_EXEC : a->route->need;
     return (a->needs & need) == need;
 }
 
-/* What is served at a management address is for needs alone. A Unix socket has no port that could be in a list. */
+/* A management address is limited by needs alone. A Unix socket has no port that a list could have. */
 static bool ports_admit(const struct admission *a, const struct destination *to)
 {
     if (!slice_present(a->ports))
@@ -86,14 +87,15 @@ static bool ports_admit(const struct admission *a, const struct destination *to)
     return to->management || (to->port && grant_ports_have(a->ports, to->port));
 }
 
-/* A management port means a worker that has a port of its own wherever that moves. */
+/* Returns whether the place is the worker's own port. A management port stands for a worker with a port of its own, wherever the worker
+ * moves. */
 static bool is_own_port(const struct admission *a, const struct destination *to)
 {
     return to->own && (!a->port || a->port == to->worker.port);
 }
 
-/* Returns whether software of the system may be what listens there. Nothing but the configuration says what a worker runs at a port
- * of its own. */
+/* Returns whether the listener may be software of this system. For a worker with a port of its own, only the configuration tells what it
+ * runs. */
 static bool may_be_of(const struct decide_view *view, const struct admission *a, enum system system,
                       const struct destination *to)
 {

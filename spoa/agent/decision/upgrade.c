@@ -4,10 +4,10 @@
 #include "spoa/agent/model/authority.h"
 #include "spoa/proto/ws_handshake.h"
 
-/* What a list in `Connection` names. */
+/* The content of a `Connection` list. */
 struct connection {
     bool upgrade;
-    bool foreign; /* something that is not in `known` */
+    bool foreign; /* names a header that is not in `known` */
 };
 
 static bool is_known(struct slice name, const char *const *known)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * upgrade: whether a request that claims an upgrade is exactly the opening handshake of RFC 6455
- * (section 4.2.1). HAProxy lets most malformed ones through, so it is judged here, by values and by counts of
- * header lines.
+ * upgrade: checks whether a request that claims an upgrade is exactly the opening handshake of RFC 6455 (section 4.2.1). HAProxy lets
+ * most malformed ones through, so values and counts of header lines are checked here.
  *
- * HTTP/2 (RFC 8441) as HAProxy shows it: method GET, version "2.0", `Upgrade: websocket`, `Connection` absent
- * or `upgrade`, no key. A key there is refused too: it comes from an HTTP/1 client that wrote "HTTP/2.0"
- * itself.
+ * HAProxy shows a handshake in HTTP/2 (RFC 8441) as method GET, version "2.0", `Upgrade: websocket`, `Connection` absent or `upgrade`,
+ * and no key. A key there is refused: it comes from an HTTP/1 client that wrote "HTTP/2.0" itself.
  */
 #ifndef CELLGATE_AGENT_DECISION_UPGRADE_H
 #define CELLGATE_AGENT_DECISION_UPGRADE_H
@@ -14,19 +12,19 @@
 #include "spoa/agent/model/request.h"
 #include "spoa/agent/model/verdict.h"
 
-/* Whether it has a WebSocket key or version, or an Upgrade that names websocket. In HTTP/2, where HAProxy writes Upgrade for an
- * extended CONNECT alone, any Upgrade. Another offer (h2c, TLS) is not taken up (RFC 9110 section 7.8): the request is served as
- * if it was not there, and nothing of it goes on. */
+/* Returns whether the request has a WebSocket key or version, or an Upgrade that names websocket. In HTTP/2 any Upgrade counts, because
+ * HAProxy writes one only for an extended CONNECT. Other offers (h2c, TLS) are ignored (RFC 9110 section 7.8): the request is served
+ * without them, and they are not passed on. */
 bool upgrade_claimed(const struct request *request);
 
-/* REFUSAL_NONE; method_not_allowed; upgrade_version; bad_request for every other defect. *reason is then a
- * static sentence for people. */
+/* Returns REFUSAL_NONE, method_not_allowed, upgrade_version, or bad_request for every other defect. *reason is then a static sentence
+ * for people. */
 enum refusal upgrade_judge(const struct request *request, const char **reason);
 
 /*
- * For requests that claim none: `Connection` may name only what HAProxy removes anyway. The headers that a
- * client names there would have to be removed too (RFC 9110 section 7.6.1), but HAProxy cannot remove a
- * header by a computed name, and a worker must not see what was declared to be for this hop: bad_request.
+ * Checks `Connection` of a request that claims no upgrade: it may name only headers that HAProxy always removes. Other headers named
+ * there would have to be removed too (RFC 9110 section 7.6.1), but HAProxy cannot remove a header by a computed name, and a worker must
+ * not see headers for this hop. Returns bad_request if there are any.
  */
 enum refusal upgrade_connection(const struct request *request, const char **reason);
 
