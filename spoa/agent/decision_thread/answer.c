@@ -5,7 +5,7 @@ enum kind { TEXT, BOOL, INT, ADDRESS };
 
 static const struct argument {
     enum kind kind;
-    size_t offset; /* in struct request */
+    size_t offset; /* offset in struct request */
     struct slice name;
 } arguments[] = {
 #define X(kind, field, name, sample) {kind, offsetof(struct request, field), SLICE_STATIC(name)},
@@ -14,7 +14,7 @@ static const struct argument {
 };
 enum { ARGUMENTS = sizeof arguments / sizeof *arguments };
 
-/* Arguments come in the table's order, so the next one is nearly always the one behind the last. */
+/* Finds an argument, starting after the last one, because arguments come in the order of the table. */
 static const struct argument *argument_find(struct slice name, size_t *next)
 {
     for (size_t i = 0; i < ARGUMENTS; i++) {
@@ -177,7 +177,7 @@ static void put_egress(const struct egress_verdict *verdict, struct spop_actions
     put_text(actions, &variables.verdict, slice_text(egress_verdict_text(verdict)));
 }
 
-/* Back to `len` bytes, where what was written behind them does not fit into a frame; false: it does. */
+/* Returns to `len` bytes if the bytes after them do not fit into a frame. Returns false if they fit. */
 static bool take_back(struct spop_actions *actions, const struct spop_actions *before, size_t len)
 {
     struct writer *out = actions->out;

@@ -11,19 +11,23 @@ enum {
     BYTES = 8 << 20,
     QUESTION_MOST = 4096,
     ANSWER_MOST = 4096,
-    SEEN = 4096,   /* questions that were asked once: what never comes again costs nothing more */
-    WINDOW = SEEN, /* questions after which it is judged whether looking pays */
-    WORTH = 8,     /* it does when one of so many is known: to look costs about an eighth of a decision */
+    SEEN =
+        4096, /* number of questions remembered as asked once; a question that never repeats costs nothing more */
+    WINDOW = SEEN, /* number of questions after which the benefit of the cache is evaluated */
+    WORTH =
+        8, /* the cache is used if one of this many questions is found, because a look-up costs about an eighth of a decision */
 };
 
-/* At a rate at which processor time matters a window takes a few milliseconds, at a low one so long that the rest is little. */
+/* Pause of the cache. At a rate at which CPU time matters, a window takes a few milliseconds; at a low rate, it takes so long that the
+ * pause hardly counts. */
 #define REST (250 * MILLISECOND)
 
 struct entry {
-    struct slice question, answer, key; /* in text; key: of the directory, absent: it was not asked */
-    unsigned count;                     /* actions of the answer */
+    struct slice question, answer,
+        key;        /* in text; key is the directory's, absent if the directory was not asked */
+    unsigned count; /* number of the answer's actions */
     bool alike;
-    struct shared_record *record; /* what it said; NULL: it was not asked */
+    struct shared_record *record; /* the record in the directory; NULL if the directory was not asked */
     struct verdict verdict;       /* without id; its texts are in text */
     size_t len;
     uint8_t text[];
@@ -32,7 +36,7 @@ struct entry {
 struct answer_cache {
     struct hash_secret secret;
     struct recent table;
-    unsigned looks, given; /* in this window */
+    unsigned looks, given; /* in the current window */
     uint64_t rests_until;
     uint64_t seen[SEEN];
 };
@@ -42,7 +46,7 @@ static void leave(void *context, void *item)
     struct entry *e = item;
     (void)context;
     shared_record_release(e->record);
-    explicit_bzero(e->text, e->len); /* tokens, secrets of workers */
+    explicit_bzero(e->text, e->len); /* the text may have tokens and secrets of workers */
     free(e);
 }
 
@@ -104,7 +108,7 @@ struct answer_question answer_question_of(struct answer_cache *cache, struct spo
     return q;
 }
 
-/* Whoever reads the arguments takes the last one of a name. */
+/* Returns whether there is an id after the first argument; it would count, because readers take the last argument of a name. */
 static bool has_id(struct slice rest)
 {
     struct spop_args args = {.reader = reader_of(rest), .left = UINT8_MAX};
@@ -167,7 +171,7 @@ static bool was_seen(struct answer_cache *cache, uint64_t hash)
     return again;
 }
 
-/* All texts of a verdict but its request's id. */
+/* All texts of a verdict except the request's id. */
 #define TEXTS(X) X(sub) X(jti) X(kid) X(left)
 
 static size_t texts_len(const struct verdict *v)
@@ -186,7 +190,7 @@ static size_t texts_len(const struct verdict *v)
     return len;
 }
 
-/* Puts it into the writer, which has the room. */
+/* Copies the text into the writer, which must have room. */
 static struct slice own(struct writer *w, struct slice text)
 {
     const uint8_t *at = w->at + w->len;
@@ -209,7 +213,7 @@ static void own_texts(struct verdict *v, struct writer *w)
 #undef X
 }
 
-/* Whether what the decision has read is known, and is what it would read again. */
+/* Returns whether the cache knows everything that the decision read, and reading it again would give the same. */
 static bool may_keep(const struct answer_question *question, const struct verdict *verdict,
                      const struct answer *answer, const struct snapshot_finder *finder)
 {

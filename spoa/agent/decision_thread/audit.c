@@ -21,7 +21,7 @@ static struct slice address_text(const struct address *addr, struct writer w)
     return writer_slice(&w);
 }
 
-/* "10.0.0.5:9001", "[fd00::5]:9001"; absent: there is none, or the relay asks for it. */
+/* Returns "10.0.0.5:9001" or "[fd00::5]:9001"; absent if there is no address, or the relay asks for it. */
 static struct slice endpoint_text(const struct address *addr, int64_t port, struct writer w)
 {
     if (!addr->family)

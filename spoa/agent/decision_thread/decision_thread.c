@@ -13,19 +13,20 @@
 enum {
     REQUESTS_MOST = 8192,
     REQUESTS_BYTES = REQUESTS_MOST * PENDING_PLACE,
-    REQUESTS_EACH = REQUESTS_MOST / 8, /* of one owner */
-    OUTSIDE_EACH = REQUESTS_MOST / 32, /* of one sandbox, to the outside */
-    OUTSIDE_PAID = REQUESTS_MOST / 4,  /* of all sandboxes of one organisation */
+    REQUESTS_EACH = REQUESTS_MOST / 8, /* limit per owner */
+    OUTSIDE_EACH = REQUESTS_MOST / 32, /* limit per sandbox, for hosts outside */
+    OUTSIDE_PAID = REQUESTS_MOST / 4,  /* limit for all sandboxes of one organisation */
     RELAY_CONNECTIONS = 256,
-    RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
+    RELAY_CONNECTIONS_EACH = 80, /* limit per process, which has one for each of its threads, at most 64 */
     RELAY_OUTPUT = 64 << 10,
 };
 
-/* What a thread does for relays, and for those who wait, between two looks at what HAProxy asks. */
+/* Longest time that a thread works for relays, or on pending questions, before it looks at HAProxy's questions again. */
 #define RELAY_TURN MILLISECOND
 #define WORK_TURN  MILLISECOND
 
-#define CLOCK_BEHIND MILLISECOND /* at most, while many questions are answered that came at once */
+#define CLOCK_BEHIND \
+    MILLISECOND /* largest error of the clock while many questions that arrived together are answered */
 
 static void count_more(struct decision_thread *d, unsigned family, unsigned index, uint64_t more)
 {
@@ -57,7 +58,7 @@ static void read_clocks(struct decision_thread *d)
     d->unix_read = d->clock = loop_clock();
 }
 
-/* Behind each answer: reading clocks is dear, so the end of one is the beginning of the next. */
+/* Updates the clock after each answer. Reading clocks is expensive, so the end of one answer is the start of the next. */
 static uint64_t clock_forward(struct decision_thread *d)
 {
     d->clock = loop_clock();
@@ -80,8 +81,8 @@ static void on_haproxy_messages(void *context)
     read_clocks(context);
 }
 
-/* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
- * takes too long. What *verdict points to is good until snapshot_finder_done. */
+/* Returns true if *verdict is the answer. Otherwise a look-up was started, and *verdict is the answer for the case that it takes too
+ * long. Texts of *verdict are valid until snapshot_finder_done. */
 static bool decide_request(struct decision_thread *d, const struct request *request,
                            struct snapshot_finder *finder, bool first, struct verdict *verdict)
 {
@@ -98,11 +99,11 @@ static void note_use(struct decision_thread *d, const struct verdict *v)
 {
     const struct intent intent = {.space = v->space, .sandbox = v->sandbox, .port = v->port, .path = v->path};
     bool used = (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY) && v->refusal == REFUSAL_NONE;
-    if (used && slice_present(v->sandbox)) /* else it is a service's */
+    if (used && slice_present(v->sandbox)) /* otherwise the request is a service's */
         renew_note(d->options.renew, &intent);
 }
 
-/* Told from time to time: HAProxy's environment is older than the configuration. */
+/* Logs the header at intervals; the reason is an environment of HAProxy that is older than the configuration. */
 static void log_left(struct decision_thread *d, struct slice header)
 {
     uint64_t now = loop_clock();
@@ -135,7 +136,8 @@ bool decision_thread_keep(struct decision_thread *d, struct pending *among, stru
     return kept;
 }
 
-/* Whether it was given before and still holds: all else is as if it was decided now. */
+/* Answers from the cache if the same question was answered before and nothing it depends on has changed. The result, metrics and audit
+ * line are those of a fresh decision. */
 static bool answer_again(struct decision_thread *d, const struct answer_question *question, uint64_t begun,
                          struct snapshot_finder *finder, struct spop_actions *actions)
 {
@@ -144,7 +146,7 @@ static bool answer_again(struct decision_thread *d, const struct answer_question
     metrics_add(d->options.shard, AGENT_ANSWER_CACHE, METRIC_INDEX(v ? AGENT_GOOD : AGENT_BAD), 1);
     if (!v)
         return false;
-    if (v->token_kind) { /* whose signature was not looked at */
+    if (v->token_kind) { /* the cache did not check its signature again */
         agent_metrics_token(d->options.shard, v->token_kind, REFUSAL_NONE);
         metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(0), 1);
     }
@@ -195,7 +197,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     bool undecided = !decide_request(d, &request, &finder, true, &verdict);
     pending.owner = finder.owner;
     bool later = undecided && decision_thread_keep(d, d->requests, pending, &finder);
-    if (undecided && !later) { /* what is known has to do */
+    if (undecided && !later) { /* answer by the data at hand */
         finder.last = true;
         (void)decide_request(d, &request, &finder, false, &verdict);
     }
@@ -207,7 +209,8 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
-/* Whether it was answered; `known`: the last good record will do; `last`: whatever is known. */
+/* Tries to answer, and returns whether it did. With `known` the last good record is enough. With `last` it answers in any case, by the
+ * data at hand. */
 static bool answer_route(struct decision_thread *d, const struct pending_request *pending, bool known,
                          bool last)
 {
@@ -216,7 +219,7 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
     struct spop_actions actions;
     struct snapshot_finder finder = {
         .waiter = d->options.waiter, .owners = d->options.owners, .last = known, .wakes = true};
-    request_from_args(pending->args, &request); /* as it could when the question came */
+    request_from_args(pending->args, &request); /* must succeed, because it did when the question arrived */
     read_clocks(d);
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
     if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
@@ -228,9 +231,9 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
     return answered;
 }
 
-/* ---- what waits ---- */
+/* ---- pending questions ---- */
 
-/* Whoever is known is served before HAProxy's patience comes to its end, however busy the machine is. */
+/* Answers by a known record at half time, so that HAProxy never times out for a known sandbox, however busy the machine is. */
 static void on_request_half_due(void *context, const struct pending_request *pending)
 {
     struct decision_thread *d = context;
@@ -248,7 +251,7 @@ static void on_request_due(void *context, const struct pending_request *pending)
         decision_thread_answer_relay_again(context, pending, true);
 }
 
-/* Something is known now of its key, or of all. A subscription uses the directory that is there now. */
+/* Tries again after news about the question's key, or about all. A subscription moves to the current directory. */
 static bool on_request_notified(void *context, struct pending_request *pending)
 {
     struct decision_thread *d = context;
@@ -264,7 +267,7 @@ static bool on_request_notified(void *context, struct pending_request *pending)
     return decision_thread_answer_relay_again(d, pending, false);
 }
 
-/* A relay that does not read what it is answered waits for the rest of it. */
+/* Returns whether the relay can take an answer. One that does not read its answers gets no more until it does. */
 static bool relay_has_room(void *context, const struct pending_request *pending)
 {
     const struct decision_thread *d = context;
@@ -293,7 +296,7 @@ static void want_work(void *context)
     loop_post(d->loop, &d->work);
 }
 
-/* What others still post then is for nobody: there is no server to answer by, and soon nothing else. */
+/* Returns whether the thread has stopped. Later messages of other threads must be ignored, because the server is already freed. */
 static bool is_stopped(const struct decision_thread *d)
 {
     return !d->server;
@@ -308,7 +311,7 @@ static void notify_all(struct decision_thread *d)
     pending_notify_all(d->subscriptions);
 }
 
-/* Whether there may be more. */
+/* Returns whether keys may be left. */
 static bool read_inbox(struct decision_thread *d, uint64_t until)
 {
     uint8_t memory[MAILBOX_KEY];
@@ -325,7 +328,7 @@ static bool read_inbox(struct decision_thread *d, uint64_t until)
     return false;
 }
 
-/* Decisions come first: what there is to do goes on in the next turn, behind what HAProxy has asked meanwhile. */
+/* Works on pending questions for a limited time. Decisions come first, so the rest waits until HAProxy's new questions are answered. */
 static void work_on_pending(void *context)
 {
     struct decision_thread *d = context;
@@ -357,7 +360,7 @@ static bool admit_relay(void *context, int fd)
     return peer_user_admits(&d->options.relay_user, fd, &d->relay_refusals, d->options.log);
 }
 
-/* ---- what others ask of the thread ---- */
+/* ---- requests of other threads ---- */
 
 static void take_snapshot(void *context)
 {
@@ -369,7 +372,7 @@ static void take_snapshot(void *context)
     snapshot_release(d->snapshot);
     d->snapshot = next;
     answer_cache_clear(d->answers);
-    notify_all(d); /* but redials, which still wait for their look-up */
+    notify_all(d); /* not redials: they still wait for their look-up */
 }
 
 void decision_thread_hand_over(struct decision_thread *d, struct snapshot *snapshot)
@@ -386,7 +389,7 @@ static void drain_now(void *context)
 {
     struct decision_thread *d = context;
     server_drain(d->server, d->grace, d->options.drained, d->options.context);
-    /* subscriptions of relays would last a minute; they ask again elsewhere */
+    /* subscriptions of relays would last a minute; relays ask another agent */
     server_drain(d->relay_server, 0, NULL, NULL);
 }
 
@@ -402,7 +405,8 @@ static void stop_now(void *context)
     server_free(d->server);
     server_free(d->relay_server);
     d->server = d->relay_server = NULL;
-    pending_table_free(d->pending); /* a time that is up in this very turn would be answered */
+    pending_table_free(
+        d->pending); /* otherwise a question that is due in this turn would be answered by a freed server */
     d->pending = NULL;
     loop_stop(d->loop);
 }
@@ -415,7 +419,7 @@ void decision_thread_count(const struct decision_thread *d, struct server_counte
 #undef X
 }
 
-/* ---- its life ---- */
+/* ---- start and stop ---- */
 
 static void *run_decision_thread(void *context)
 {
@@ -469,7 +473,8 @@ static bool prepare_pending(struct decision_thread *d)
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
     d->redials = pending_new(
-        d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
+        d->pending,
+        &options); /* a redial has a whole timeout of its own; the ones above share theirs with the time before */
     options.patience = SUBSCRIPTION_SECONDS * SECOND;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.subscriptions;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * decision_thread: one thread of the agent: a loop with the SPOP servers for HAProxy (decisions) and for relays
- * (questions, subscriptions). It answers by its snapshot, which others replace from outside between two questions.
+ * decision_thread: a thread of the agent with an event loop and two SPOP servers: for HAProxy (decisions) and for relays (questions,
+ * subscriptions). It answers by its snapshot, which other threads replace between two questions.
  */
 #ifndef CELLGATE_AGENT_DECISION_THREAD_DECISION_THREAD_H
 #define CELLGATE_AGENT_DECISION_THREAD_DECISION_THREAD_H
@@ -17,43 +17,43 @@
 struct decision_thread;
 
 struct decision_thread_options {
-    uint64_t waiter;                  /* its bit, as of directory/cache.h */
-    const struct hash_secret *owners; /* borrowed; of struct snapshot_finder, the same for all threads */
-    int listener, relay_listener;     /* borrowed; shared by all decision threads */
-    struct listener_share *share, *relay_share; /* borrowed, of these; may be NULL */
-    struct peer_user haproxy_user, relay_user;  /* who may connect to listener, and to relay_listener */
-    size_t token_cache;                         /* entries */
-    struct token_store *token_store;            /* borrowed, of all decision threads; NULL: none */
-    /* borrowed, of all decision threads: what relays' subscriptions may take */
+    uint64_t waiter;                  /* the thread's bit in directory/cache.h */
+    const struct hash_secret *owners; /* borrowed; for struct snapshot_finder, the same for all threads */
+    int listener, relay_listener;     /* borrowed; all decision threads share them */
+    struct listener_share *share, *relay_share; /* borrowed, for these listeners; may be NULL */
+    struct peer_user haproxy_user, relay_user; /* users that may connect to listener, and to relay_listener */
+    size_t token_cache;                        /* number of entries */
+    struct token_store *token_store;           /* borrowed from all decision threads; NULL if there is none */
+    /* borrowed; limit of the subscriptions of all decision threads */
     struct pending_quota *subscriptions;
-    uint64_t lookup;              /* microseconds that a question waits for a look-up */
-    uint64_t host_lookup;         /* the same, of the addresses of a host outside */
-    struct renew *renew;          /* NULL: sandboxes in use are not reported */
-    const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */
+    uint64_t lookup;      /* longest time that a question waits for a look-up, in µs */
+    uint64_t host_lookup; /* longest time that a question waits for the addresses of a host outside, in µs */
+    struct renew *renew;  /* NULL if sandboxes in use are not reported */
+    const struct key *ticket_key; /* borrowed; checks relays' tickets; NULL if relays may ask nothing */
     struct metrics_shard *shard;
     struct log *log;
-    struct log *audit;              /* NULL: as if it were switched off */
-    void (*drained)(void *context); /* called on the decision thread's thread */
+    struct log *audit;              /* NULL if audit is off */
+    void (*drained)(void *context); /* called on the decision thread */
     void *context;
 };
 
-/* Takes a reference of its own to snapshot. Starts the thread. NULL and *why when that cannot be done. */
+/* Starts the thread, which takes a reference of its own to `snapshot`. Returns NULL and *why if it cannot start. */
 struct decision_thread *decision_thread_start(const struct decision_thread_options *options,
                                               struct snapshot *snapshot, struct fail *why);
-/* Any thread: what is asked of the decision thread from now on it decides by this snapshot, of which it takes a reference.
- * What waits and subscribes already it looks at anew behind decision_thread_take. Two calls, so that all threads have it
- * before one of them wakes and shows it to somebody, who then asks another one. */
+/* For any thread. After decision_thread_hand_over() the thread decides new questions by this snapshot, of which it takes a reference.
+ * After decision_thread_take() it also looks again at pending questions and subscriptions. There are two calls so that all threads have
+ * the snapshot before one of them wakes and shows it to a client, who may then ask another thread. */
 void decision_thread_hand_over(struct decision_thread *thread, struct snapshot *snapshot);
 void decision_thread_take(struct decision_thread *thread);
-/* Any thread: what is known of this key may have changed, or a look-up of it was answered. */
+/* For any thread: the record of this key may have changed, or its look-up was answered. */
 void decision_thread_notify(struct decision_thread *thread, struct slice key);
-/* Any thread, once: no new connections; those that are there end when they have their answers, or after
- * `grace` microseconds. */
+/* For any thread, once. The thread accepts no new connections; existing ones end when they have their answers, or after `grace`
+ * microseconds. */
 void decision_thread_drain(struct decision_thread *thread, uint64_t grace);
-/* Ends the thread; the others' functions may still be called. */
+/* Ends the thread; functions for any thread may still be called. */
 void decision_thread_stop(struct decision_thread *thread);
-void decision_thread_free(struct decision_thread *thread); /* stopped */
-/* Any thread: adds this decision thread's SPOP counters to *sum. */
+void decision_thread_free(struct decision_thread *thread); /* must be stopped */
+/* For any thread: adds this decision thread's SPOP counters to *sum. */
 void decision_thread_count(const struct decision_thread *thread, struct server_counters *sum);
 
 #endif

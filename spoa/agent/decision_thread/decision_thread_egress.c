@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* decision_thread_egress: CONNECTs of sandboxes, and requests inside them. */
+/* decision_thread_egress: answers CONNECTs of sandboxes, and requests inside them. */
 #include "spoa/agent/decision_thread/answer.h"
 #include "spoa/agent/decision_thread/audit.h"
 #include "spoa/agent/decision_thread/decision_thread_parts.h"
 #include "spoa/agent/state/agent_metrics.h"
 
-/* Whether there is an answer in *verdict; else a look-up is on its way. What *verdict points to is good until
- * snapshot_finder_done. */
+/* Returns true if *verdict is the answer; otherwise a look-up was started. Texts of *verdict are valid until snapshot_finder_done. */
 static bool decide_egress(struct decision_thread *d, const struct egress_request *request,
                           struct snapshot_finder *finder, bool first, struct egress_verdict *verdict)
 {
@@ -27,13 +26,13 @@ static void count_egress(struct decision_thread *d, const struct egress_request 
     decision_thread_count_cache(d);
 }
 
-/* DNS is far away: a host's addresses have a time of their own. */
+/* Returns the list to wait in. Host addresses have a timeout of their own, because DNS servers are far away. */
 static struct pending *pending_for(const struct decision_thread *d, const struct snapshot_finder *finder)
 {
     return snapshot_is_host_key(slice_of(finder->key, finder->len)) ? d->hosts : d->egress;
 }
 
-/* Whose share of those that wait it is: its sandbox's, or whose look-up it is while nobody knows the sandbox. */
+/* Returns the owner whose share of the pending questions is used: the sandbox, or while it is unknown, the owner of the look-up. */
 static struct fair_owner owner_of(const struct decision_thread *d, const struct egress_verdict *verdict,
                                   const struct snapshot_finder *finder)
 {
@@ -43,7 +42,8 @@ static struct fair_owner owner_of(const struct decision_thread *d, const struct 
     return asker_owner(&asker, d->options.owners);
 }
 
-/* It takes a part of its sandbox's share, and of that of whoever the look-up is made for: the sandbox's organisation, if it has one. */
+/* Sets the two shares that the question uses: the sandbox's, and that of the look-up's owner, which is the sandbox's organisation if it
+ * has one. */
 static void set_shares(const struct decision_thread *d, const struct egress_verdict *verdict,
                        const struct snapshot_finder *finder, struct pending_request *pending)
 {
@@ -51,7 +51,7 @@ static void set_shares(const struct decision_thread *d, const struct egress_verd
     pending->payer = finder->owner.hash ? finder->owner.hash : pending->owner.hash;
 }
 
-/* Of what cannot wait because too many of its sandbox, or of its organisation, do. */
+/* Returns the refusal of a request that cannot wait, because too many of its sandbox or its organisation wait. */
 static struct egress_verdict too_many(const struct egress_verdict *verdict)
 {
     struct egress_verdict v =
@@ -91,7 +91,7 @@ enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pe
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
-/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. */
+/* Waits for the next look-up. After that of the source or the sandbox another one may be needed, which has a timeout of its own. */
 static bool wait_on(struct decision_thread *d, const struct pending_request *pending,
                     const struct snapshot_finder *finder, struct egress_verdict *verdict, bool *refused)
 {
@@ -117,7 +117,7 @@ bool decision_thread_answer_egress(struct decision_thread *d, const struct pendi
     struct spop_actions actions;
     struct snapshot_finder finder = {.waiter = d->options.waiter, .owners = d->options.owners, .last = last};
     egress_request_from_args(pending->args, pending->kind == PENDING_INSIDE,
-                             &request); /* as it could when the question came */
+                             &request); /* must succeed, because it did when the question arrived */
     bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;
     bool moved = !answered && wait_on(d, pending, &finder, &verdict, &answered);
     if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* decision_thread_relays: what relays ask: questions, and subscriptions that are answered when something changes. */
+/* decision_thread_relays: answers questions of relays at once, and subscriptions when something changes. */
 #include "spoa/agent/decision_thread/decision_thread_parts.h"
 #include "spoa/agent/decision_thread/resolve.h"
 #include "spoa/agent/state/agent_metrics.h"
 
 enum {
-    QUESTION_MOST = 8192 /* bytes of a relay's question that is kept: a token may name thousands of ports */
+    QUESTION_MOST = 8192 /* longest question that is kept, in bytes; a token may name thousands of ports */
 };
 
-/* A tunnel is there: its sandbox is in use. */
+/* Returns the owner of the look-up. Its rank is "in use", because a tunnel to the sandbox exists. */
 static struct fair_owner owner_of(const struct decision_thread *d, const struct resolve_question *question)
 {
     const struct asker asker = asker_of_org(question->org, question->space, question->sandbox);
@@ -18,7 +18,7 @@ static struct fair_owner owner_of(const struct decision_thread *d, const struct 
     return owner;
 }
 
-/* What *answer points to is good until snapshot_finder_done. */
+/* Looks up the record and fills *answer, whose texts are valid until snapshot_finder_done. */
 static void look_up_for_relay(struct decision_thread *d, const struct resolve_question *question,
                               struct snapshot_finder *finder, struct resolve_answer *answer)
 {
@@ -47,7 +47,7 @@ bool decision_thread_answer_relay_again(struct decision_thread *d, const struct 
     bool resolves = pending->kind == PENDING_RESOLVE;
     struct snapshot_finder finder = {
         .waiter = d->options.waiter, .owners = d->options.owners, .last = true, .wakes = resolves};
-    resolve_from_args(pending->args, &question); /* as it could when the question came */
+    resolve_from_args(pending->args, &question); /* must succeed, because it did when the question arrived */
     look_up_for_relay(d, &question, &finder, &answer);
     bool answered = last || resolves || resolve_has_changed(&question, &answer);
     if (answered)
@@ -73,7 +73,7 @@ void decision_thread_unpin(void *context, const struct pending_request *pending)
     directory_release(pending->pinned);
 }
 
-/* A relay that lost a worker wants to know what the directory says now. */
+/* Starts a new look-up: after the loss of a worker the relay needs the directory's current record. */
 static bool ask_afresh(struct decision_thread *d, const struct resolve_question *question,
                        const struct pending_request *pending)
 {
@@ -83,7 +83,7 @@ static bool ask_afresh(struct decision_thread *d, const struct resolve_question 
            pending_add(d->redials, pending);
 }
 
-/* Each tunnel's subscription comes back at least once in SUBSCRIPTION_SECONDS. */
+/* Reports the sandbox as in use; each tunnel's subscription returns at least once in SUBSCRIPTION_SECONDS. */
 static void note_tunnel(struct decision_thread *d, const struct resolve_question *q)
 {
     const struct intent intent = {.space = q->space, .sandbox = q->sandbox, .port = q->port};
@@ -91,7 +91,7 @@ static void note_tunnel(struct decision_thread *d, const struct resolve_question
         renew_note(d->options.renew, &intent);
 }
 
-/* Nobody wants to know any more what the subscription of that stream-id, on the same connection, would tell. */
+/* Ends the subscription with that stream-id on the same connection: its relay does not need the answer any more. */
 static void end_subscription(struct decision_thread *d, struct spop_args args, struct spop_actions *actions,
                              const struct server_ticket *ticket)
 {
@@ -100,12 +100,12 @@ static void end_subscription(struct decision_thread *d, struct spop_args args, s
     struct spop_value value;
     while (spop_arg_next(&args, &name, &value))
         if (slice_is(name, "watch") && spop_value_unsigned(value, &watch.stream_id)) {
-            pending_end(d->subscriptions, &watch); /* it may have been answered meanwhile */
+            pending_end(d->subscriptions, &watch); /* may fail, if the subscription was answered meanwhile */
             spop_set_var(actions, SPOP_TRANSACTION, name, value);
         }
 }
 
-/* Counted, and logged from time to time: whoever asks may ask as often as there is time for. */
+/* Counts the refusal and logs it at intervals: a client may ask at a high rate, so logging each would flood the log. */
 static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why)
 {
     uint64_t now = loop_clock();
@@ -118,7 +118,7 @@ static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why
                   LOG_TEXT("why", agent_relay_refusals[why]));
 }
 
-/* Only what counts of it, so that a subscription costs what it has to. False: too long. */
+/* Packs only the arguments that count, so that a subscription uses no more memory than it needs. Returns false if they are too long. */
 static bool pack_question(struct decision_thread *d, const struct resolve_question *question,
                           struct pending_request *pending, uint8_t memory[QUESTION_MOST])
 {
@@ -151,7 +151,7 @@ enum server_reply decision_thread_on_relay(void *context, struct slice name, str
     }
     bool watch = slice_is(name, "cell-watch");
     if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
-        return SERVER_NOW; /* the fallback: unavailable */
+        return SERVER_NOW; /* the fallback answer is "unavailable" */
     if (!resolve_is_admitted(d->options.ticket_key, &question)) {
         refuse_relay(d, AGENT_RELAY_NOT_ADMITTED);
         resolve_write(&(struct resolve_answer){.state = RESOLVE_NOT_ADMITTED, .epoch = -1}, actions);
@@ -168,7 +168,7 @@ enum server_reply decision_thread_on_relay(void *context, struct slice name, str
         return SERVER_LATER;
     if (watch) {
         note_tunnel(d, &question);
-        decision_thread_pin(d, &pending); /* before it is looked at, so that no change is missed in between */
+        decision_thread_pin(d, &pending); /* before the look-up, so that no change in between is missed */
     }
     struct snapshot_finder finder = {
         .waiter = d->options.waiter, .owners = d->options.owners, .last = true, .wakes = !watch};

@@ -10,7 +10,7 @@
 enum { KEYS_MOST = 16384 };
 
 struct item {
-    struct hash_node node; /* the first member */
+    struct hash_node node; /* must be the first member */
     struct item *next;
     size_t len;
     uint8_t key[];
@@ -18,7 +18,7 @@ struct item {
 
 struct mailbox {
     struct hash_secret secret;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct item *first, **last;
     struct hash_table known;
     bool lost;

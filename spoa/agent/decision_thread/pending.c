@@ -6,8 +6,9 @@
 
 #include "spoa/base/table/hash_table.h"
 
-#define REST_MOST  (100 * MILLISECOND) /* between two looks at all */
-#define LOOK_AGAIN (50 * MILLISECOND)  /* at those that had no room for an answer */
+#define REST_MOST (100 * MILLISECOND) /* longest pause between two looks at all questions */
+#define LOOK_AGAIN \
+    (50 * MILLISECOND) /* time until the next look at questions whose connection had no room for an answer */
 
 struct link {
     struct kept *next, *before;
@@ -17,39 +18,39 @@ struct chain {
     struct kept *first, *last;
 };
 
-/* All of one key that wait in one `pending`. While it is queued it is kept, though it may be empty. */
+/* The questions with one key in one `pending`. A queued topic is not freed, even if it is empty. */
 struct topic {
-    struct hash_node node; /* the first member */
+    struct hash_node node; /* must be the first member */
     struct pending *pending;
     struct chain members;
-    struct topic *next; /* of those of its `pending` that were notified */
+    struct topic *next; /* next notified topic of the `pending` */
     bool queued, begun, again;
-    struct kept *cursor; /* the next to be looked at, once begun */
+    struct kept *cursor; /* next question to look at, if begun */
     size_t len;
     uint8_t key[];
 };
 
-/* All of one connection. While it is closing it is kept, though it may be empty. */
+/* The questions of one connection. A closing source is not freed, even if it is empty. */
 struct source {
-    struct hash_node node; /* the first member */
+    struct hash_node node; /* must be the first member */
     uint32_t slot, generation;
     struct chain members;
-    struct source *next; /* of those that are closing */
+    struct source *next; /* next closing source */
     bool closing;
     uint64_t units;
 };
 
 struct kept {
-    struct hash_node node; /* by ticket; the first member */
+    struct hash_node node; /* by ticket; must be the first member */
     struct link of_all, of_topic,
-        of_source; /* of_all: in the order of their ends, which is that of their beginnings */
+        of_source; /* of_all is in the order of their ends, which is the order of their arrivals */
     struct topic *topic;
     struct source *source;
     struct pending_request request;
     size_t bytes;
     uint64_t units;
-    bool skipped; /* it was notified, and there was no room for an answer */
-    /* One for each of options.fair and options.payers that is set: subscriptions are many, and have none. The request's texts
+    bool skipped; /* notified while its connection had no room for an answer */
+    /* One place for options.fair and one for options.payers, if set; subscriptions, which are many, have none. The request's texts
      * follow. */
     struct fair_place places[];
 };
@@ -57,7 +58,7 @@ struct kept {
 struct pending_table {
     struct hash_secret secret;
     struct hash_table topics;
-    struct pending *first, **end; /* in the order in which they were made */
+    struct pending *first, **end; /* in the order of creation */
     void (*work)(void *context);
     void *context;
 };
@@ -66,16 +67,16 @@ struct pending {
     struct pending_options options;
     struct pending_table *table;
     struct pending *next;
-    struct loop_timer timer; /* the first is due */
-    struct loop_timer rest;  /* all are to be looked at again */
+    struct loop_timer timer; /* fires when the first question is due */
+    struct loop_timer rest;  /* fires when all questions must be looked at again */
     struct hash_table tickets, sources;
     struct chain all;
     size_t bytes;
     struct topic *notified, **notified_end;
     struct source *closing, **closing_end;
-    bool looking, again; /* at all; once more behind that */
-    bool whole;          /* this look is not only at those that were skipped */
-    bool skipped;        /* since that began: somebody had no room */
+    bool looking, again; /* looking at all; another look must follow */
+    bool whole;          /* the current look covers all questions, not only skipped ones */
+    bool skipped;        /* a connection had no room since the look began */
     struct kept *cursor;
     uint64_t look_began, rests_until;
 };
@@ -105,7 +106,7 @@ static void detach(struct chain *chain, struct kept *k, size_t member)
 #define OF_TOPIC  offsetof(struct kept, of_topic)
 #define OF_SOURCE offsetof(struct kept, of_source)
 
-/* ---- finding ---- */
+/* ---- look-ups ---- */
 
 static uint64_t hash_of_ticket(const struct pending *w, const struct server_ticket *t)
 {
@@ -133,7 +134,7 @@ static struct kept *find_ticket(const struct pending *w, const struct server_tic
     return (struct kept *)node;
 }
 
-/* The first of them, from node on: each `pending` has its own. */
+/* Returns the first topic with this key from `node` on; each `pending` has its own. */
 static struct topic *topic_of(struct hash_node *node, struct slice key)
 {
     for (; node; node = hash_table_next(node)) {
@@ -163,7 +164,7 @@ static struct source *find_source(const struct pending *w, uint32_t slot, uint32
     return (struct source *)node;
 }
 
-/* ---- topics and sources come and go with their questions ---- */
+/* ---- topics and sources exist as long as they have questions ---- */
 
 static struct topic *topic_for(struct pending *w, struct slice key)
 {
@@ -207,7 +208,7 @@ static void release_source(struct pending *w, struct source *s)
     free(s);
 }
 
-/* ---- what there is room for ---- */
+/* ---- limits ---- */
 
 static bool take_units(struct pending *w, const struct source *s, uint64_t units)
 {
@@ -227,7 +228,7 @@ static void give_units_back(struct pending *w, uint64_t units)
         atomic_fetch_sub_explicit(&w->options.quota->used, units, memory_order_relaxed);
 }
 
-/* ---- adding and forgetting ---- */
+/* ---- adding and removing ---- */
 
 static uint64_t due_at(const struct pending *w, const struct kept *k)
 {
@@ -387,7 +388,7 @@ void pending_notify(struct pending_table *all, struct slice key)
         notify_topic(t);
 }
 
-/* As long as a look at all takes, others have their turn. */
+/* Notifies all. After each look there is a pause of the same length, so that other work gets its turn. */
 void pending_notify_all(struct pending *w)
 {
     if (!w->all.first)
@@ -429,7 +430,7 @@ bool pending_end(struct pending *w, const struct server_ticket *ticket)
     return true;
 }
 
-/* ---- the steps of the work: false when there is nothing to do ---- */
+/* ---- steps of the work; each returns false if there is nothing to do ---- */
 
 static bool has_room(const struct pending *w, const struct kept *k)
 {
@@ -475,7 +476,7 @@ static bool step_closing(struct pending *w)
 static void look_at(struct pending *w, struct kept *k)
 {
     if (k->source->closing)
-        return; /* it is forgotten soon */
+        return; /* the question is removed soon */
     k->skipped = !has_room(w, k);
     if (k->skipped)
         w->skipped = true;
@@ -515,7 +516,7 @@ static bool step_topic(struct pending *w)
     return true;
 }
 
-/* A topic of many goes on behind the others. */
+/* Moves a long topic to the end of the queue, so that the others are not delayed. */
 static void rotate(struct pending *w)
 {
     struct topic *t = w->notified;
@@ -553,7 +554,7 @@ static bool step_all(struct pending *w)
     return true;
 }
 
-/* One of each sort, of each `pending`: none waits behind many of another. */
+/* Does one step of each sort for each `pending`, so that none waits for many of another. */
 static bool step(struct pending_table *all)
 {
     bool more = false;
@@ -575,7 +576,7 @@ bool pending_work(struct pending_table *all, uint64_t until)
     for (struct pending *w = all->first; w; w = w->next) {
         rotate(w);
         if (!more && w->skipped && !w->looking && !loop_timer_active(&w->rest))
-            loop_timer_set(&w->rest, LOOK_AGAIN); /* of a key's */
+            loop_timer_set(&w->rest, LOOK_AGAIN); /* for topics; a look at all has its own timer */
         if (w->all.first)
             loop_timer_set_at(&w->timer, due_at(w, w->all.first));
     }
@@ -588,7 +589,7 @@ static void on_pending_due(void *owner)
     w->table->work(w->table->context);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 struct pending_table *pending_table_new(void (*work)(void *context), void *context)
 {

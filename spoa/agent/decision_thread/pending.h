@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pending: requests that are answered later than they came: the relays' subscriptions, and whatever needs a record
- * that is being looked up. Each has a ticket, the key of its sandbox, and a copy of the message's arguments;
- * its time is the same for all of one `pending`. Those of a thread share a table, in which a key is found once, whatever
- * is waited for. For one thread: a decision thread's.
+ * pending: questions that are answered later: subscriptions of relays, and questions that wait for the look-up of a record. Each has a
+ * ticket, the key of its sandbox, and a copy of the message's arguments. All questions of one `pending` have the same timeout. The
+ * `pending`s of a thread share a table, which finds a key once for all of them. For one thread, a decision thread.
  *
- * However many there are, and whoever asks: to add, to end and to tell take the same short time each. What follows from
- * that is done by pending_work in pieces that end when its time does: answers that are due, questions whose key or whose
- * connection was notified. Who is notified twice before it was looked at is looked at once.
+ * To add, to end and to notify take the same short time, however many questions there are. pending_work does the work that follows, in
+ * slices of limited time: it answers questions that are due, and looks at questions whose key or connection was notified. Several
+ * notifications of a question before the look cause one look.
  */
 #ifndef CELLGATE_AGENT_DECISION_THREAD_PENDING_H
 #define CELLGATE_AGENT_DECISION_THREAD_PENDING_H
@@ -23,18 +22,18 @@ struct pending_request {
     struct server_ticket ticket;
     struct slice key;
     struct spop_args args;
-    uint64_t begun;          /* loop_clock */
-    int kind;                /* the caller's */
-    struct fair_owner owner; /* whose share it takes */
-    /* The hash of whose of `payers`, of the same rank: of many owners, as all sandboxes of an organisation are. */
+    uint64_t begun;          /* loop_clock of the arrival */
+    int kind;                /* set and used by the caller */
+    struct fair_owner owner; /* owner whose share the question takes */
+    /* hash of the owner in `payers`, with the same rank: an owner of many owners, like the organisation of many sandboxes */
     uint64_t payer;
-    void *pinned; /* the caller's */
+    void *pinned; /* set and used by the caller */
 };
 
-/* What neighbours may take of the memory for questions, which several threads may share. A connection gets at most as much
- * as it leaves to others: one alone half, of n that want all each the n + 1st part, and the next one still gets some. */
+/* A memory limit that several `pending`s, also of other threads, may share. A connection gets at most as much as it leaves free for
+ * others: one alone gets half, each of n greedy ones gets 1/(n + 1), and the next one still gets some. */
 struct pending_quota {
-    uint64_t most; /* in units of PENDING_UNIT bytes; a question takes one at least */
+    uint64_t most; /* in units of PENDING_UNIT bytes; a question takes at least one */
     _Atomic uint64_t used;
 };
 
@@ -42,43 +41,43 @@ enum { PENDING_UNIT = 512, PENDING_PLACE = 2048 };
 
 struct pending_options {
     struct loop *loop;
-    uint64_t patience;           /* microseconds until a question is due */
-    size_t most, most_bytes;     /* questions, and their memory */
-    struct pending_quota *quota; /* NULL: none but these */
-    /* Borrowed: whose shares a question takes, in units of PENDING_PLACE bytes. It needs room in both. Either may be NULL, and payers is if
-     * fair is. */
+    uint64_t patience;           /* time until a question is due, in µs */
+    size_t most, most_bytes;     /* limits of the number of questions, and of their memory in bytes */
+    struct pending_quota *quota; /* NULL if there are no limits but these */
+    /* Borrowed. The shares that a question takes, in units of PENDING_PLACE bytes; both must have room for it. Either may be NULL;
+     * `payers` must be NULL if `fair` is. */
     struct fair *fair, *payers;
-    /* Its time is over: it is to be answered. */
+    /* Called when the question's time is over; the callback must answer it. */
     void (*due)(void *context, const struct pending_request *request);
-    /* Something changed that may be of use to it: true when it was answered. */
+    /* Called when something changed that may allow an answer; returns true if the callback answered. */
     bool (*notify)(void *context, struct pending_request *request);
-    /* Whether its connection takes an answer at the moment; if not, it is not notified now and is due a time later. May be
-     * NULL. */
+    /* Returns whether the question's connection can take an answer now. If not, `notify` is called later, and a due question gets
+     * another timeout. May be NULL. */
     bool (*room)(void *context, const struct pending_request *request);
-    /* It is not kept any more, for whatever reason. May be NULL. */
+    /* Called when the question is removed, for whatever reason. May be NULL. */
     void (*gone)(void *context, const struct pending_request *request);
     void *context;
 };
 
-/* work: there is something for pending_work to do. NULL when out of memory. */
+/* `work` is called when pending_work has something to do. Returns NULL if memory is short. */
 struct pending_table *pending_table_new(void (*work)(void *context), void *context);
-/* With all that are in it; answers nothing. NULL is fine. */
+/* Frees the table with all questions and answers none. table may be NULL. */
 void pending_table_free(struct pending_table *table);
-/* In the table, for as long as that is there. NULL when out of memory. */
+/* Makes a `pending` that belongs to the table. Returns NULL if memory is short. */
 struct pending *pending_new(struct pending_table *table, const struct pending_options *options);
-/* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
- * when out of memory or full: answer at once then. */
+/* Adds a question and copies its key and arguments. `begun` must not be earlier than that of the last added question, because questions
+ * end in this order. Returns false if memory is short or a limit is reached; the caller must then answer at once. */
 bool pending_add(struct pending *pending, const struct pending_request *request);
-/* Whether its owner and its payer may have one more like this. */
+/* Returns whether the question's owner and payer have room for one more. */
 bool pending_has_room(const struct pending *pending, const struct pending_request *request);
-/* Those of a key, in the whole table, or all of one `pending` are looked at: `notify` is called for each, later. */
+/* Notify the questions with a key in the whole table, or all questions of one `pending`: `notify` is called for each later. */
 void pending_notify(struct pending_table *table, struct slice key);
 void pending_notify_all(struct pending *pending);
-/* The connection is gone: nobody is to be answered there. */
+/* Removes the questions of a closed connection; none of them is answered. */
 void pending_drop(struct pending *pending, uint32_t slot, uint32_t generation);
-/* The time of the question with this ticket is over now. False: there is none. */
+/* Ends the time of the question with this ticket. Returns false if there is none. */
 bool pending_end(struct pending *pending, const struct server_ticket *ticket);
-/* Until loop_clock is `until`, and a step at least. Whether there is more to do. */
+/* Works until loop_clock reaches `until`, at least one step. Returns whether work is left. */
 bool pending_work(struct pending_table *table, uint64_t until);
 size_t pending_count(const struct pending *pending);
 

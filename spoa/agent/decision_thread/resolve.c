@@ -119,14 +119,15 @@ bool resolve_is_admitted(const struct key *ticket_key, struct resolve_question *
     return age != TICKET_BAD;
 }
 
-/* ---- who asks ---- */
+/* ---- the caller ---- */
 
 static bool is_by_token(const struct resolve_question *q)
 {
     return slice_present(q->kid) || slice_present(q->key) || q->needs >= 0 || q->iat >= 0 || q->exp >= 0;
 }
 
-/* Returns what the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
+/* Returns the needs that the tunnel's token grants. An older handover does not have them: the tunnel then has the needs of its route
+ * only. */
 static unsigned granted(const struct resolve_question *q, const struct route *route)
 {
     if (q->needs >= 0)
@@ -134,14 +135,14 @@ static unsigned granted(const struct resolve_question *q, const struct route *ro
     return !is_by_token(q) ? NEED_ALL : route ? route->need : 0;
 }
 
-/* NULL also for a connection to the outside: no route led there, though one may be named `egress`. */
+/* Returns the tunnel's route, or NULL if it was removed. A connection to the outside never has one, even if a route is named `egress`. */
 static const struct route *route_of(const struct decide_view *view, const struct resolve_question *q)
 {
     return slice_present(q->egress) ? NULL : routes_find(view->routes, q->route);
 }
 
-/* An older ticket says neither which ports its token is limited to nor what Authorization holds: then none and anything. A port
- * that was asked for by its number was compared with the token's. */
+/* Assumes the minimum for an older ticket, which has neither its token's ports nor the content of Authorization: no port, and any
+ * content. A port that the client named was compared with the token's when the tunnel was opened, so it stays allowed. */
 static void assume_least(const struct resolve_question *q, struct admission *a)
 {
     uint16_t named = a->port;
@@ -171,14 +172,14 @@ static struct admission admission_of(const struct decide_view *view, const struc
     return a;
 }
 
-/* A tunnel that came in without a token, where none was needed then. */
+/* Returns whether a tunnel that was opened without a token needs one now. */
 static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
 {
     const struct route *route = route_of(view, q);
     return view->tokens && !view->open && route && route->need != 0;
 }
 
-/* Returns whether an entry that let it in would let it in again. */
+/* Returns whether an entry still admits the tunnel's token. */
 static bool stands(const struct decide_view *view, const struct resolve_question *q)
 {
     const struct route *route = route_of(view, q);
@@ -189,7 +190,7 @@ static bool stands(const struct decide_view *view, const struct resolve_question
     return token_stands(view->tokens, &tunnel);
 }
 
-/* Judges what the policy says of the credential, whatever the record does. */
+/* Checks the credential by the policy, independently of the record. */
 static enum refusal judge_credential(const struct decide_view *view, const struct resolve_question *q)
 {
     bool known = slice_present(q->kid) || slice_present(q->key);
@@ -211,7 +212,7 @@ static bool headers_have(struct slice headers, struct slice wanted)
     return false;
 }
 
-/* The route's headers, then the destination's, which count where both name one. */
+/* Returns the route's headers followed by the destination's, which take precedence. */
 static struct slice all_headers(const struct route *route, struct slice headers, struct writer *scratch)
 {
     if (!route || route->set_count == 0)
@@ -238,8 +239,8 @@ static void lead(const struct route *route, const struct destination *to, struct
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
-/* Makes the ticket that decide() would have made with the record at hand: of the record's organisation, and of the place that was
- * judged. The ticket of a tunnel that has both stays. Without memory for it the tunnel waits. */
+/* Makes the ticket that decide() would have made with this record, with the record's organisation and the checked place. A ticket that
+ * has both stays. If memory is short, the tunnel keeps waiting. */
 static void settle(const struct decide_view *view, const struct resolve_question *q,
                    const struct record *record, const struct judgement *j, struct writer *scratch,
                    struct resolve_answer *a)
@@ -299,7 +300,7 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
         return;
     }
     a->state = (int)record.state;
-    /* after a state alone the owner has still to be compared */
+    /* after a bare state the owner must still be compared */
     bool open = slice_present(q->org) || q->pending > 0;
     a->epoch = record.bare && open && q->epoch < 0 ? -1 : record_epoch(&record);
     a->refused = j.caller != REFUSAL_NONE ? j.caller : judge_credential(view, q);
@@ -309,7 +310,7 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
         a->refused = egress_stands(view, &record, q->egress, &q->addr, q->inspect);
 }
 
-/* The name of a worker may have got another address, of which the record and its epoch know nothing. */
+/* Returns whether the worker's name has another address now. Record and epoch do not change in this case. */
 static bool is_elsewhere(const struct resolve_question *question, const struct resolve_answer *answer)
 {
     const struct address *addr = &answer->worker.addr;
@@ -321,7 +322,7 @@ bool resolve_has_changed(const struct resolve_question *question, const struct r
 {
     if (answer->state == RESOLVE_UNAVAILABLE)
         return false;
-    bool stopped = answer->state == RECORD_STOPPED && answer->epoch < 0; /* which no epoch would tell */
+    bool stopped = answer->state == RECORD_STOPPED && answer->epoch < 0; /* not visible in an epoch */
     if (slice_present(question->egress))
         return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
                answer->state == RECORD_STOPPED;
@@ -330,7 +331,7 @@ bool resolve_has_changed(const struct resolve_question *question, const struct r
            is_elsewhere(question, answer);
 }
 
-/* ---- on the wire ---- */
+/* ---- encoding ---- */
 
 _Static_assert(RECORD_HEADERS_MOST + ROUTE_SET_MOST + ANSWER_REST_MOST <= SPOP_FRAME_USUAL,
                "an answer fits into a frame");
