@@ -14,7 +14,7 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
 #undef X
                                          NULL};
 
-/* as the kinds are called in the configuration; none: no credential, or one of no kind */
+/* the names of the kinds in the configuration; "none" if there is no credential, or no kind recognised it */
 static const char *const kinds[] = {"none",
 #define X(variable, name) (name),
                                     TOKEN_KINDS(X)

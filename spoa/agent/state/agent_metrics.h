@@ -62,19 +62,19 @@ enum agent_relay_refusal { AGENT_RELAY_NOT_ADMITTED, AGENT_RELAY_TOO_MANY, AGENT
 enum renew_outcome { RENEW_TOLD, RENEW_FAILED, RENEW_DROPPED };
 
 extern const char *const agent_relay_refusals[];
-/* What stands in front of the names of routes: no route at all. */
+/* The label value of requests without a route; it precedes the names of routes. */
 extern const char *const agent_metrics_no_route[];
-enum { AGENT_METRICS_ROUTES = 128 }; /* beyond them routes count under "other" */
+enum { AGENT_METRICS_ROUTES = 128 }; /* routes beyond this number count under "other" */
 
 struct metric_names;
-/* All of them; routes: of their names. */
+/* Fills in all families; `routes` has the names of the routes. */
 void agent_metrics_fill(struct metric families[AGENT_METRICS], struct metric_names *routes);
 
-/* What the directory's cache has counted; before a scrape. */
+/* Sets the metrics of the directory's cache; call it before a scrape. */
 void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts);
-/* The same of a kind that follows its directory. */
+/* Sets the metrics of a directory that is followed; call it before a scrape. */
 void agent_metrics_followed(struct metrics_shard *shard, const uint64_t counts[DIRECTORY_FOLLOWED]);
-/* As decide_view.token_checked; shard is a struct metrics_shard. */
+/* Implements decide_view.token_checked; `shard` is a struct metrics_shard. */
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal);
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);
 void agent_metrics_egress(struct metrics_shard *shard, enum refusal refusal, bool audit);

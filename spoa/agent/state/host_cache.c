@@ -12,22 +12,23 @@ enum { NAMES_MOST = 4096, ASKED_MOST = 2048, ASKED_BY_SANDBOX = 32, ASKED_BY_OWN
 #define KEEP_MOST   (30 * SECOND)
 #define KEEP_FAILED SECOND
 #define KEEP_STALE  (5 * SECOND)
-#define LATE        (2 * SECOND)        /* beyond the patience of who asked */
-#define RESEND      (150 * MILLISECOND) /* so that one who waits outlasts a lost datagram or two */
+#define LATE        (2 * SECOND)        /* time that a look-up continues after its asker's patience */
+#define RESEND      (150 * MILLISECOND) /* short enough that a question can survive one or two lost datagrams */
 
 struct host {
     struct hash_node node;
-    struct host *newer, *older; /* by use */
+    struct host *newer, *older; /* list by last use */
     struct host_cache *cache;
     struct host *next_to_ask;
-    uint64_t fresh_until, good_until; /* behind `fresh` it is asked for again */
+    uint64_t fresh_until,
+        good_until; /* after fresh_until the name is looked up again, after good_until the answer is invalid */
     uint64_t waiters;
-    bool asking; /* it stays until it is answered */
-    /* of who asks first; all others who wait for it pay nothing */
+    bool asking; /* a look-up runs; the host must not be freed before its answer */
+    /* places of the first asker; others who wait for the same name use none */
     struct fair_place of_sandbox, of_owner;
     struct fair_owner asker;
     enum lookup outcome;
-    size_t count; /* above DNS_ADDRESSES: there are more */
+    size_t count; /* above DNS_ADDRESSES if there are more */
     struct address addresses[DNS_ADDRESSES];
     size_t len;
     uint8_t name[];
@@ -37,15 +38,15 @@ struct host_cache {
     struct host_cache_options options;
     struct dns *dns;
     struct hash_secret secret;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct hash_table names;
     struct host *newest, *oldest;
-    struct fair *sandboxes, *owners;   /* whose share of what is asked for it is */
-    struct host *to_ask, **to_ask_end; /* for the I/O thread */
+    struct fair *sandboxes, *owners;   /* shares of the running look-ups */
+    struct host *to_ask, **to_ask_end; /* queue for the I/O thread */
     struct loop_task ask;
 };
 
-/* ---- by use: with the lock held ---- */
+/* ---- list by last use; the lock is held ---- */
 
 static void unlink_host(struct host_cache *c, struct host *h)
 {
@@ -108,10 +109,10 @@ static struct host *host_add(struct host_cache *c, struct slice name, uint64_t h
     return h;
 }
 
-/* ---- asking ---- */
+/* ---- look-ups ---- */
 
-/* Who asks, twice: the sandbox, so that one that asks for too much harms no other of its owner's; and the owner, so that many
- * sandboxes have no more than one owner has. */
+/* The two shares of a look-up: the sandbox's, so that a greedy sandbox does not harm others of its owner, and the owner's, so that many
+ * sandboxes get no more than one owner's share. */
 struct askers {
     struct fair_owner sandbox, owner;
 };
@@ -129,7 +130,7 @@ static bool may_ask(const struct host_cache *c, const struct askers *a)
     return fair_has_room(c->sandboxes, a->sandbox, 1) && fair_has_room(c->owners, a->owner, 1);
 }
 
-/* may_ask has just said so. */
+/* Starts a look-up; may_ask must have returned true under the same lock. */
 static void want(struct host_cache *c, struct host *h, const struct askers *a)
 {
     h->asking = fair_enter(c->sandboxes, &h->of_sandbox, a->sandbox, 1, 0) &&
@@ -185,7 +186,7 @@ static void ask_wanted(void *context)
     c->to_ask = NULL;
     c->to_ask_end = &c->to_ask;
     pthread_mutex_unlock(&c->lock);
-    while (h) { /* none of them is forgotten, nor wanted again, until it is answered */
+    while (h) { /* each host remains, and cannot be queued again, until its answer */
         struct host *next = h->next_to_ask;
         if (!dns_ask(c->dns, slice_of(h->name, h->len), h->asker, on_answer, h))
             on_answer(h, &none);
@@ -225,7 +226,7 @@ enum lookup host_cache_find(struct host_cache *c, struct slice name, const struc
     return outcome;
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 static void free_shares(struct host_cache *c)
 {
@@ -239,7 +240,7 @@ static void free_shares(struct host_cache *c)
 struct host_cache *host_cache_new(const struct host_cache_options *options, struct fail *why)
 {
     struct host_cache *c = calloc(1, sizeof *c);
-    /* a host outside is none of the search list or of /etc/hosts of this machine */
+    /* exact, because search lists and /etc/hosts of this machine must not apply to hosts outside */
     const struct dns_options dns = {
         .servers = options->servers, .exact = true, .timeout = options->patience + LATE, .resend = RESEND};
     const struct fair_limits of_sandbox = {.places = ASKED_MOST, .each = ASKED_BY_SANDBOX},
@@ -266,7 +267,7 @@ void host_cache_free(struct host_cache *c)
 {
     if (!c)
         return;
-    dns_free(c->dns); /* answers what it was asked */
+    dns_free(c->dns); /* calls back for all running look-ups */
     while (c->oldest)
         forget(c, c->oldest);
     hash_table_free(&c->names);

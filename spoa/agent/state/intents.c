@@ -10,23 +10,23 @@
 #include "spoa/base/json/json_write.h"
 #include "spoa/base/table/hash.h"
 
-/* When which sandbox was noted: sets of slots, each half a hash and half a time in 64 ms. A sandbox that is pushed out of
- * its set by others is noted again too early, which the readers of intents bear. */
+/* The time at which each sandbox was last noted: sets of slots, each half a hash and half a time in units of 64 ms. A sandbox that is
+ * evicted from its set is noted again too early, which readers of intents tolerate. */
 enum { SETS = 1 << 15, WAYS = 4, TICK = 64000 };
 
 struct noted {
     uint64_t at;
     int64_t port;
-    uint16_t sandbox, path; /* lengths */
+    uint16_t sandbox, path; /* lengths in bytes */
     char text[INTENTS_KEY_MOST + INTENTS_PATH_MOST];
 };
 
 struct intents {
-    int32_t every; /* ticks */
+    int32_t every; /* in ticks */
     struct hash_secret secret;
     _Atomic uint64_t seen[SETS][WAYS];
 
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     size_t room, first, count;
     uint64_t lost;
     struct noted noted[];
@@ -55,19 +55,19 @@ void intents_free(struct intents *i)
 
 /* ---- how often ---- */
 
-/* Below 0: another thread read the clock later. */
+/* Returns the age in ticks; negative if another thread read the clock later. */
 static int32_t ticks_since(uint64_t slot, uint32_t tick)
 {
     return (int32_t)(tick - (uint32_t)slot);
 }
 
-/* Whether it is to be sent; of several threads that ask at once, one is answered yes. */
+/* Returns whether the sandbox must be noted. If several threads ask at once, only one gets true. */
 static bool is_due(struct intents *i, struct slice key, uint64_t now)
 {
     uint64_t hash = hash_keyed(&i->secret, key);
     _Atomic uint64_t *set = i->seen[hash % SETS];
     size_t chosen = WAYS;
-    uint32_t tick = (uint32_t)(now / TICK) | 1u; /* never 0, which is an empty slot */
+    uint32_t tick = (uint32_t)(now / TICK) | 1u; /* must not be 0, which marks an empty slot */
     uint64_t old = 0;
     for (size_t way = 0; way < WAYS; way++) {
         uint64_t value = atomic_load_explicit(&set[way], memory_order_relaxed);
@@ -85,7 +85,7 @@ static bool is_due(struct intents *i, struct slice key, uint64_t now)
     return atomic_compare_exchange_strong(&set[chosen], &old, hash >> 32 << 32 | tick);
 }
 
-/* ---- what is kept ---- */
+/* ---- queue ---- */
 
 static void keep_intent(struct noted *n, const struct intent *intent, uint64_t now)
 {

@@ -23,7 +23,7 @@ static bool load_revoked(struct policy *p, struct fail *why)
     return good;
 }
 
-/* A route that is misspelt would close a door that the operator believes to be open, or the other way round. */
+/* A misspelt route name must be an error: otherwise access differs from what the operator wrote. */
 static bool check_routes_of(const struct policy *p, const json_node *entry, struct fail *why)
 {
     const json_node *names = json_member(entry, "routes");
@@ -70,7 +70,7 @@ static bool warn_of_members(const struct settings *s, const json_node *container
     return true;
 }
 
-/* What settings_load does not read itself. */
+/* Warns about former names of keys that settings_load does not read itself. */
 static bool warn_of_old_names(struct settings *s, const struct directory_kind *kind, struct fail *why)
 {
     size_t route_keys, service_keys;
@@ -82,7 +82,7 @@ static bool warn_of_old_names(struct settings *s, const struct directory_kind *k
            tokens_warn_old(s->doc, s->tokens, warnings, why);
 }
 
-/* HAProxy reads these, which need not be readable for the agent. */
+/* Warns about a file that HAProxy reads; the agent need not be able to read it. */
 static bool warn_of_file(struct settings *s, const char *key, const char *path, bool secret, struct fail *why)
 {
     struct stat look;
@@ -107,7 +107,7 @@ static bool is_credential(const char *name)
     return false;
 }
 
-/* The relay reads this file, too, and packages install it for everybody to read: a credential in it is one for others. */
+/* Warns about a credential in the configuration file: the relay reads this file too, and packages install it readable for everyone. */
 static bool warn_of_inline(struct settings *s, const json_node *container, const char *key,
                            const char *instead, struct fail *why)
 {
@@ -137,7 +137,7 @@ static bool is_of_relay(const struct option *option)
     return strncmp(option->key, "relay.", 6) == 0;
 }
 
-/* Those that are read later are refused here, too, where the operator looks. */
+/* Refuses exposed secrets that are read later, because the operator sees the error now. */
 static bool check_secrets(const struct settings *s, struct fail *why)
 {
     size_t count, at = 0;

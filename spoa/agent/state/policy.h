@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * policy: the configuration as decisions use it: settings, routes, keys. Immutable once loaded and counted by
- * reference, so that threads may go on deciding by the old one while a new one is made.
+ * policy: the configuration in the form that decisions use: settings, routes, keys. Immutable once loaded and counted by reference, so
+ * that threads can decide by the old one while a new one is loaded.
  */
 #ifndef CELLGATE_AGENT_STATE_POLICY_H
 #define CELLGATE_AGENT_STATE_POLICY_H
@@ -16,29 +16,30 @@
 #include "spoa/service/settings.h"
 
 struct policy {
-    atomic_uint references; /* of policy_retain and policy_release alone */
-    /* owns all but tokens, revoked and egress, where only these were loaded again; else NULL */
+    atomic_uint references; /* used by policy_retain and policy_release only */
+    /* owner of all parts but tokens, revoked and egress, if only these were loaded again; otherwise NULL */
     struct policy *base;
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;
     struct management management;
     struct egress_config *egress;
-    struct revoked *revoked;  /* of tokens_revoked_file; NULL: there is none, or nothing in it */
-    size_t revoked_over;      /* entries of it that were left out: their tokens are over for long */
-    struct stat revoked_seen; /* what the file looked like before it was read */
+    struct revoked *revoked;  /* entries of tokens_revoked_file; NULL if there is no file, or it is empty */
+    size_t revoked_over;      /* number of entries that were skipped, because their tokens expired long ago */
+    struct stat revoked_seen; /* state of the file before it was read */
     struct directory_options *directory;
 };
 
-/* Reads the configuration and every file it names. overrides: "key=value" texts, as of `-o`. NULL and *why at
- * the first thing that is not in order; nothing of it is used then. */
+/* Reads the configuration and every file that it names. `overrides` are "key=value" texts, from `-o`. Returns NULL and *why at the first
+ * error; nothing of the configuration is then used. */
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
                            struct fail *why);
-/* The same configuration with its key files, egress.secrets and the list of revoked tokens read again. */
+/* Returns a policy with the same configuration, and with its key files, egress.secrets and the list of revoked tokens read again.
+ * Returns NULL and *why if one is invalid. */
 struct policy *policy_reload_tokens(struct policy *policy, struct fail *why);
-/* The routes of a configuration alone; NULL and *why. */
+/* Reads the routes of a configuration alone. Returns NULL and *why if they are invalid. */
 struct routes *policy_routes(const struct settings *settings, struct fail *why);
 struct policy *policy_retain(struct policy *policy);
-void policy_release(struct policy *policy); /* NULL is fine */
+void policy_release(struct policy *policy); /* policy may be NULL */
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { ROOM = 4096, IN_FLIGHT = 32, TEXT_MOST = 2048 };
 
-/* One that Redis has not answered yet. */
+/* A push that Redis has not answered yet. */
 struct push {
     struct redis_command command;
     struct renew *renew;
@@ -26,11 +26,11 @@ struct renew {
     struct redis_link *link;
     struct push pushes[IN_FLIGHT];
     struct loop_task tell;
-    uint64_t complained; /* loop_clock */
+    uint64_t complained; /* loop_clock of the last complaint in the log */
     bool stopping;
 };
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
 static void count_intents(struct renew *r, enum renew_outcome outcome, uint64_t by)
 {
@@ -114,7 +114,7 @@ static void trim(struct renew *r)
     (void)send_words(r, words, 4, on_trimmed);
 }
 
-/* As many as may be in flight; the answers bring it back here. */
+/* Sends as many pushes as may be in flight; their answers call it again. */
 static void tell(void *context)
 {
     struct renew *r = context;
@@ -143,7 +143,7 @@ static void on_lost(void *context, const char *why)
     complain(context, why);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 bool renew_check(const struct settings_renew *settings, struct fail *why)
 {
@@ -191,7 +191,7 @@ void renew_stop(struct renew *r)
     r->stopping = true;
     dns_free(r->dns);
     redis_link_free(r->link);
-    r->tell.run = destroy; /* behind the one that may be queued */
+    r->tell.run = destroy; /* after the task that may be queued */
     loop_post(r->options.loop, &r->tell);
 }
 

@@ -131,7 +131,7 @@ static bool snapshot_resolve(void *directory, struct slice host, struct address 
     bool found = name_table_find(parts->names, host, addr);
     if (!found && parts->resolver && f->held)
         names_use(parts->resolver, host,
-                  f->owner); /* its record has been in the cache for longer than names are kept */
+                  f->owner); /* the record has been in the cache for longer than names are kept */
     return found;
 }
 

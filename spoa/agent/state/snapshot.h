@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * snapshot: all that a decision reads beside the request, at one moment: policy, records, names. Immutable
- * and counted by reference; a change of any part makes a new snapshot that shares the others.
+ * snapshot: everything that a decision reads other than the request, at one moment: policy, records, names. Immutable and counted by
+ * reference. A change of one part makes a new snapshot, which shares the other parts.
  */
 #ifndef CELLGATE_AGENT_STATE_SNAPSHOT_H
 #define CELLGATE_AGENT_STATE_SNAPSHOT_H
@@ -16,56 +16,58 @@
 
 struct snapshot_parts {
     struct policy *policy;       /* never NULL */
-    struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
-    struct directory *directory; /* NULL: there are only records */
-    struct names *resolver;   /* borrowed: gets names that an asked directory's records need; may be NULL */
-    struct host_cache *hosts; /* borrowed: of hosts outside; may be NULL */
-    struct name_table *names; /* NULL: none is resolved yet */
-    int64_t not_before;       /* the directory's */
-    struct revoked *revoked;  /* the directory's; NULL: none */
+    struct records *records;     /* NULL if the directory was not loaded yet, or is asked for each record */
+    struct directory *directory; /* NULL if there are only records of a file */
+    struct names
+        *resolver; /* borrowed; gets names of workers in records of an asked directory; may be NULL */
+    struct host_cache *hosts; /* borrowed; addresses of hosts outside; may be NULL */
+    struct name_table *names; /* NULL if no name is resolved yet */
+    int64_t not_before;       /* the directory's, in Unix seconds */
+    struct revoked *revoked;  /* the directory's list; NULL if there is none */
 };
 
 struct snapshot {
     struct snapshot_parts parts;
-    atomic_uint references; /* of snapshot_retain and snapshot_release alone */
+    atomic_uint references; /* used by snapshot_retain and snapshot_release only */
 };
 
-/* Takes references of its own to all parts. NULL when out of memory. */
+/* Makes a snapshot, which takes references of its own to all parts. Returns NULL if memory is short. */
 struct snapshot *snapshot_new(const struct snapshot_parts *parts);
 struct snapshot *snapshot_retain(struct snapshot *snapshot);
-void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
+void snapshot_release(struct snapshot *snapshot); /* snapshot may be NULL */
 
-/* How a decision looks records up, and what it has found. */
+/* The parameters and results of a decision's look-ups. */
 struct snapshot_finder {
-    bool last;                        /* it has waited enough: the last good record will do */
-    bool wakes;                       /* a suspended sandbox that it needs is woken */
-    uint64_t waiter;                  /* the bit of who asks, as of directory/cache.h */
-    struct fair_owner owner;          /* whose share look-ups take, until the decision says who asks */
-    const struct hash_secret *owners; /* borrowed; tells them apart; NULL: each record is its own owner */
-    size_t len;                       /* of the key that was asked for last */
+    bool last;               /* the question has waited long enough, so the last good record is enough */
+    bool wakes;              /* a suspended sandbox that the decision needs must be woken */
+    uint64_t waiter;         /* bit of the asking thread in directory/cache.h */
+    struct fair_owner owner; /* owner whose share look-ups use, until the decision names its asker */
+    const struct hash_secret
+        *owners; /* borrowed; secret for the hashes of owners; NULL if each record is its own owner */
+    size_t len;  /* length of the last key */
     uint8_t key[256];
-    const struct snapshot *snapshot; /* this and what follows is its own */
-    struct shared_record *held;      /* what the last look-up in a directory's cache has found */
-    unsigned look_ups;               /* of the decision there */
+    const struct snapshot *snapshot; /* private, like all members below */
+    struct shared_record *held;      /* record that the last look-up in a directory's cache found */
+    unsigned look_ups;               /* number of the decision's look-ups in the directory's cache */
     enum lookup found;
-    bool alike; /* the last one was for somebody of whom nothing is proven */
-    bool ahead; /* it was snapshot_finds, and no decision has used it yet */
+    bool alike; /* the last look-up was for a caller who has proved nothing */
+    bool ahead; /* snapshot_finds made the last look-up, and no decision has used its result yet */
 };
 
-/* The view of a decision at `now` (Unix seconds); what it finds is valid until snapshot_finder_done. The
- * snapshot is borrowed. */
+/* Returns the view of a decision at `now` (Unix seconds). It borrows the snapshot; records it finds are valid until
+ * snapshot_finder_done. */
 struct decide_view snapshot_view(const struct snapshot *snapshot, struct snapshot_finder *finder,
                                  struct token_cache *cache, int64_t now);
-/* Whether a decision that looks the key up now would find this very record. It is looked up as the decision would, which
- * then has what was found here: for an answer that is to be given again, or else for the decision that replaces it. */
+/* Returns whether a decision that looks the key up now would find exactly this record. The look-up is that of a decision. If the cached
+ * answer cannot be reused, the decision that follows takes over the result. */
 bool snapshot_finds(const struct snapshot *snapshot, struct snapshot_finder *finder, struct slice key,
                     bool alike, const struct shared_record *record);
 void snapshot_finder_done(struct snapshot_finder *finder);
-/* The key of a host outside, by which those who wait for its addresses are notified; no sandbox has one like it. Empty if it
- * is too long. */
+/* Returns the key of a host outside; questions that wait for its addresses are notified by it. No sandbox has such a key. Empty if the
+ * host is too long. */
 struct slice snapshot_host_key(struct slice host, uint8_t memory[256]);
 bool snapshot_is_host_key(struct slice key);
-/* The key that a directory is asked for; empty if it is too long for one. space may be absent. */
+/* Returns the key of a sandbox in the directory; empty if it is too long. `space` may be absent. */
 struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256]);
 
 #endif
