@@ -8,12 +8,12 @@
 #define TICKET_SUFFIX ".key"
 #define NAME_UNUSED   (10 * MINUTE)
 #define HAPROXY_USER  "agent.haproxy_user"
-#define HAPROXY_USUAL "haproxy" /* as packages of HAProxy call its account */
+#define HAPROXY_USUAL "haproxy" /* the account's name in packages of HAProxy */
 #define RELAY_USER    "agent.relay_user"
 
 enum { TOKEN_CACHE_ENTRIES = 4096, TOKEN_STORE_ENTRIES = 16384, START_SECONDS = 10, NAMES_MOST = 100000 };
 
-/* ---- snapshots: any thread ---- */
+/* ---- snapshots; any thread ---- */
 
 bool agent_use(struct agent *a, const struct snapshot_parts *parts)
 {
@@ -64,7 +64,7 @@ static void on_host(void *context, struct slice host, uint64_t waiters)
 
 /* ---- reload ---- */
 
-/* Only the main thread puts another policy in force, so it may use this one after the lock is given back. */
+/* Returns the policy in force. The caller may use it after the lock is released, because only the main thread replaces it. */
 static struct policy *policy_in_force(struct agent *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -121,17 +121,17 @@ static unsigned label_of(void *context, struct slice name)
     return metric_names_index(context, name);
 }
 
-/* Before decisions read them. */
+/* Sets the labels before decisions read them. */
 static void label_routes(struct agent *a, struct policy *policy)
 {
     routes_label(policy->routes, label_of, a->route_names);
 }
 
-/* Takes over the reference of policy, which is NULL if it could not be loaded. */
+/* Puts a policy in force and takes over its reference; policy is NULL if it could not be loaded. */
 static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
 {
     bool good = policy != NULL;
-    if (good && !policy->base) /* whose routes are in force already */
+    if (good && !policy->base) /* otherwise the policy shares routes that are in force already */
         label_routes(a, policy);
     if (good)
         good = watch_keys(a, policy) ? agent_directory_change(a, policy_in_force(a), policy, why)
@@ -139,7 +139,7 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     if (good) {
         pthread_mutex_lock(&a->lock);
         struct snapshot_parts parts = a->snapshot->parts;
-        if (parts.policy != policy) { /* unless another directory has brought it */
+        if (parts.policy != policy) { /* agent_directory_change may have put the policy in force already */
             parts.policy = policy;
             good = agent_use(a, &parts) || fail(why, "out of memory");
         }
@@ -147,7 +147,7 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     }
     metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
     note_reload(a, good);
-    /* who asked for it is always answered; files may change at any rate */
+    /* a reload by the operator is always logged; files may change at a high rate */
     log_fields_function *line = strcmp(what, "configuration") == 0 ? log_fields_audit : log_fields;
     if (good) {
         LOG_BY(line, a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
@@ -160,7 +160,8 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     return good;
 }
 
-/* What cannot be read may be readable soon, for want of descriptors for instance; it is logged once. */
+/* Reads the keys again. The watch tries again after a failure, because its cause, for example a lack of descriptors, may be temporary;
+ * the failure is logged once. */
 static bool on_key_changed(void *context)
 {
     struct agent *a = context;
@@ -181,7 +182,7 @@ bool agent_reload(struct agent *a, struct fail *why)
     return take_over(a, policy_load(o->config, o->overrides, o->override_count, why), "configuration", why);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 static void on_all_drained(void *context)
 {
@@ -239,11 +240,13 @@ void agent_stop(struct agent *a)
     agent_directory_stop(a);
     for (size_t i = 0; i < a->decision_thread_count; i++)
         decision_thread_stop(a->decision_threads[i]);
-    if (a->io) /* decisions may have asked it for more until now */
+    if (a->io) /* decisions may have started look-ups until now */
         loop_thread_call(a->io, stop_io, a);
     loop_thread_stop(a->io);
     for (size_t i = 0; i < a->decision_thread_count; i++)
-        decision_thread_free(a->decision_threads[i]); /* each may have notified others until it ended */
+        decision_thread_free(
+            a->decision_threads
+                [i]); /* only now, because each thread may have notified others until it ended */
     policy_release(a->renew_policy);
     close_listeners(a);
     file_watch_free(a->keys);
@@ -255,7 +258,7 @@ void agent_stop(struct agent *a)
     pthread_cond_destroy(&a->first_seen);
     pthread_mutex_destroy(&a->lock);
     free(a->decision_threads);
-    /* behind the tasks that its threads have posted, which still point to it */
+    /* freed by a task of its own, after the tasks of its threads that still point to it */
     a->stopped = true;
     a->gone = (struct loop_task){.run = free, .context = a};
     loop_post(a->options.loop, &a->gone);
@@ -292,7 +295,8 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .audit = a->options.audit,
                                                         .drained = on_decision_thread_drained,
                                                         .context = a};
-        pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
+        pthread_mutex_lock(
+            &a->lock); /* the directory and the resolver may replace the snapshot at any time */
         a->decision_threads[i] = decision_thread_start(&options, a->snapshot, why);
         if (a->decision_threads[i])
             atomic_store_explicit(&a->decision_thread_count, i + 1, memory_order_release);
@@ -303,9 +307,8 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
     return true;
 }
 
-/* Nobody is answered before there is something to decide by, so that a restart costs no
- * `directory_unavailable`. Bounded: a directory that hangs must not hide behind an agent that does not start.
- */
+/* Waits for the directory, so that a restart causes no `directory_unavailable`. The time is limited, so that the operator sees a
+ * directory that hangs, not an agent that does not start. */
 static void await_directory(struct agent *a)
 {
     struct timespec until;
@@ -317,7 +320,7 @@ static void await_directory(struct agent *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Beside the socket that tickets are asked by: who can replace the one can replace the other. */
+/* Loads the ticket key. Its default place is beside the relay's socket, because whoever can replace the one can replace the other. */
 static struct key *load_ticket_key(const struct settings_agent *settings, struct fail *why)
 {
     char path[sizeof settings->relay_listen.path.sun_path + sizeof TICKET_SUFFIX];
@@ -363,14 +366,15 @@ static void start_io(void *context)
     s->good = a->hosts && (a->renew || !settings->renew.redis);
 }
 
-/* Who may connect: the answers on the one socket hold the secrets of egress, those on the other what records hold. */
+/* Finds the users that may connect. Answers on HAProxy's socket have the secrets of egress, answers on the relay's the contents of
+ * records. */
 static bool find_peers(struct agent *a, const struct settings_agent *settings, struct fail *why)
 {
     if (!peer_user_find(HAPROXY_USER, settings->haproxy_user, HAPROXY_USUAL, &a->haproxy_user, why) ||
         !peer_user_find(RELAY_USER, settings->relay_user, NULL, &a->relay_user, why))
         return false;
     a->haproxy_user.listener = "agent.listen";
-    a->haproxy_user.any = !net_is_unix(&settings->listen); /* agent.trust_tcp says so */
+    a->haproxy_user.any = !net_is_unix(&settings->listen); /* allowed by agent.trust_tcp */
     a->relay_user.listener = "agent.relay_listen";
     if (a->relay_user.other && a->relay_user.uid == a->haproxy_user.uid)
         log_write(a->options.log, LOG_WARN,
@@ -440,7 +444,7 @@ static struct agent *agent_new(const struct agent_options *options)
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
 {
     struct agent *a = agent_new(options);
-    fail(why, "out of memory"); /* unless a part says something else */
+    fail(why, "out of memory"); /* default text, if no part sets another one */
     bool good = a && start_parts(a, policy, why);
     if (good)
         log_warnings(a, policy);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agent: the whole of cellgate-agent but its command line: decision threads, directory, resolver, reloads. The
- * functions are for the main thread.
+ * agent: cellgate-agent without its command line: decision threads, directory, resolver, reloads. The functions are for the main thread.
  */
 #ifndef CELLGATE_AGENT_SERVE_AGENT_H
 #define CELLGATE_AGENT_SERVE_AGENT_H
@@ -14,34 +13,32 @@
 struct agent;
 
 struct agent_options {
-    struct loop *loop; /* of the main thread */
+    struct loop *loop; /* loop of the main thread */
     struct log *log;
-    struct log *audit; /* for audit lines alone; NULL: none are written */
+    struct log *audit; /* for audit lines only; NULL if none are written */
     const char *config;
-    const char *const *overrides; /* of -o, for reloads */
+    const char *const *overrides; /* values of -o, for reloads */
     size_t override_count;
-    /* On the main thread: once the directory was read for the first time, well or badly. */
+    /* Called on the main thread when the directory was read for the first time, successfully or not. */
     void (*started)(void *context);
-    void (*drained)(void *context); /* after agent_drain: no connection is left */
+    void (*drained)(void *context); /* called after agent_drain, when no connection is left */
     void *context;
 };
 
-/* Takes the caller's reference of policy. Listens and starts
- * all threads. NULL and *why (which names the socket). */
+/* Takes over the caller's reference of the policy, listens and starts all threads. Returns NULL and *why, which names the socket, if
+ * that fails. */
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why);
-/* Reads configuration and keys again. When something is not
- * in order the old ones stay in force, and it is logged. */
+/* Reads configuration and keys again. If anything is invalid, the old ones stay in force, and the error is logged. */
 bool agent_reload(struct agent *agent, struct fail *why);
-/* No new connections; readiness ends; those that are there
- * get their answers, for at most the configured time. */
+/* Stops accepting connections and ends readiness. Existing connections get their answers, for at most the configured time. */
 void agent_drain(struct agent *agent); /* a second call does nothing */
-/* Ends its threads and closes everything. Its memory goes back in the loop's next turn, or with loop_free. */
-void agent_stop(struct agent *agent); /* NULL is fine */
+/* Ends the agent's threads and closes everything. The memory is freed in the loop's next turn, or by loop_free. */
+void agent_stop(struct agent *agent); /* agent may be NULL */
 
 /* ---- views ---- */
-/* The directory is loaded and the agent is not draining; *why (static) says what is missing. */
+/* Returns whether the directory is loaded and the agent is not draining; *why is a static reason. */
 bool agent_ready(struct agent *agent, const char **why);
-bool agent_write_metrics(struct agent *agent, struct buffer *to); /* Prometheus text */
+bool agent_write_metrics(struct agent *agent, struct buffer *to); /* in Prometheus text format */
 bool agent_write_status(struct agent *agent, struct buffer *to);  /* one JSON object */
 void agent_log_status(struct agent *agent);                       /* for SIGUSR1 */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agent_directory: what the directory tells becomes a snapshot, notifications, metrics and a log line. */
+/* agent_directory: turns events of the directory into snapshots, notifications, metrics and log lines. */
 #include <stdio.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 #define START_AGAIN (100 * MILLISECOND)
 
-/* ---- what it tells: the I/O thread ---- */
+/* ---- events of the directory; I/O thread ---- */
 
 static void seen(struct agent *a)
 {
@@ -17,7 +17,7 @@ static void seen(struct agent *a)
     pthread_cond_signal(&a->first_seen);
 }
 
-/* Called with the lock held. */
+/* Notes that the directory answers; the lock must be held. */
 static void answers(struct agent *a, bool pushing)
 {
     a->directory_known = a->directory_up = true;
@@ -43,7 +43,8 @@ static void want_names(struct agent *a, char *const *hosts, size_t count)
 static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct agent *a = context;
-    want_names(a, load->hosts, load->host_count); /* before anybody is told that the directory is there */
+    want_names(a, load->hosts,
+               load->host_count); /* before other threads learn that the directory is loaded */
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     parts.records = load->records;
@@ -154,7 +155,7 @@ static void use_name(struct agent *a, const struct worker *worker, struct fair_o
         names_use(a->names, worker->host, owner);
 }
 
-/* Without an organisation each worker is an owner of its own. */
+/* Resolves the names of a record's workers. If the record has no organisation, each worker is an owner of its own. */
 static void on_learned(void *context, const struct record *record)
 {
     const struct agent *a = context;
@@ -185,9 +186,10 @@ static void on_directory_notified(void *context, struct slice key, uint64_t wait
             decision_thread_notify(a->decision_threads[i], key);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
-/* Called with the lock held. The policy with it: keys of the one were never good for the other's sandboxes. */
+/* Puts the directory in force, together with its policy: keys of one policy were never valid for sandboxes of another one's directory.
+ * The lock must be held. */
 static bool put_in_force(struct agent *a, struct policy *policy)
 {
     struct snapshot_parts parts = a->snapshot->parts;
@@ -196,7 +198,7 @@ static bool put_in_force(struct agent *a, struct policy *policy)
     parts.directory = a->directory;
     parts.resolver = a->names;
     parts.hosts = a->hosts;
-    /* what was revoked stays so until this directory says otherwise, as it may have just done */
+    /* revoked tokens stay revoked until this directory sends another list, which it may have just done */
     if (another)
         parts.records = NULL;
     if (!agent_use(a, &parts))
@@ -220,7 +222,7 @@ struct start {
     struct fail *why;
 };
 
-/* On the I/O thread, so that it tells nothing before it is in force. */
+/* Starts the directory on the I/O thread, so that it sends no event before it is in force. */
 static void start_directory(void *context)
 {
     const struct start *s = context;
@@ -246,7 +248,7 @@ static void start_directory(void *context)
         fail(s->why, "out of memory");
         end_directory(a);
     } else if (a->directory_asked) {
-        want_names(a, NULL, 0); /* instead of those of a file's records, if there was one before */
+        want_names(a, NULL, 0); /* replaces the names in records of a file, if there was one before */
     }
 }
 
@@ -264,13 +266,13 @@ void agent_directory_stop(struct agent *a)
         loop_thread_call(a->io, end_directory, a);
 }
 
-/* After a reload that could start neither the new one nor the old one again. */
+/* Tries again, after a reload that could start neither the new directory nor the old one. */
 static void on_start_again(void *context)
 {
     struct agent *a = context;
     struct fail ignored;
     pthread_mutex_lock(&a->lock);
-    struct policy *policy = a->snapshot->parts.policy; /* only the main thread puts another one in force */
+    struct policy *policy = a->snapshot->parts.policy; /* only the main thread replaces the policy */
     pthread_mutex_unlock(&a->lock);
     if (agent_directory_start(a, policy, &ignored))
         log_write(a->options.log, LOG_INFO, "directory started again");
@@ -278,7 +280,7 @@ static void on_start_again(void *context)
         loop_timer_set(&a->start_again, START_AGAIN);
 }
 
-/* The old one ends first: what it still had to say would replace what the new one has read. */
+/* Ends the old directory first, because its late events would replace what the new one has read. */
 bool agent_directory_change(struct agent *a, struct policy *from, struct policy *to, struct fail *why)
 {
     struct fail ignored;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agent_views: what the agent shows of itself: readiness, metrics, status. */
+/* agent_views: the agent's readiness, metrics and status. */
 #include <inttypes.h>
 
 #include "spoa/agent/serve/agent_parts.h"
@@ -32,7 +32,8 @@ static struct directory_cache_counts count_cache(const struct agent *a)
 static void set_directory_metrics(struct agent *a)
 {
     struct directory_cache_counts counts = count_cache(a);
-    uint64_t followed[DIRECTORY_FOLLOWED] = {0}; /* of a kind before a reload, nothing is left */
+    uint64_t followed[DIRECTORY_FOLLOWED] = {
+        0}; /* zero, so that no counts remain of a directory before a reload */
     if (a->directory)
         (void)directory_counts(a->directory, followed);
     agent_metrics_cache(a->shard, &counts);
@@ -75,7 +76,7 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
     return good;
 }
 
-/* Called with the lock held. */
+/* Writes the directory's status; the lock must be held. */
 static bool write_directory(struct agent *a, struct buffer *to)
 {
     const struct records *records = a->snapshot->parts.records;

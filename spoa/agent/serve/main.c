@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate-agent: command line, signals, admin listener. What it does for HAProxy starts in agent.c. */
+/* cellgate-agent: command line, signals, admin listener. agent.c implements the work for HAProxy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ static const struct daemon_program program = {
 
 enum { PAGES = 4, COMMANDS = 3 };
 
-/* What the agent needs beside what every daemon does: it watches files. */
+/* The system calls that the agent needs in addition to those of every daemon, to watch files. */
 static const int calls[] = {__NR_inotify_init1, __NR_inotify_add_watch, __NR_inotify_rm_watch};
 
 struct process {
@@ -84,7 +84,7 @@ static void on_reload(void *context)
     struct process *p = context;
     (void)notify_reloading();
     struct fail why;
-    (void)agent_reload(p->agent, &why); /* it logs what is wrong */
+    (void)agent_reload(p->agent, &why); /* the agent logs the error */
     (void)notify_ready("reloaded");
 }
 
@@ -173,7 +173,8 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start_agent(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
                         struct fail *why)
 {
-    const struct daemon_handler signals = {.reload = on_reload, .drain = on_drain, .stop = on_stop, .summary = on_summary, .context = p};
+    const struct daemon_handler signals = {
+        .reload = on_reload, .drain = on_drain, .stop = on_stop, .summary = on_summary, .context = p};
     const struct agent_options options = {.loop = p->loop,
                                           .log = p->log,
                                           .audit = p->audit,
@@ -220,7 +221,7 @@ static void print_public(const struct option *table, size_t count, const void *v
         fprintf(stderr, "warning: %s\n", what.text);
 }
 
-/* The warnings that a start would log. */
+/* Prints the warnings that a start would log. */
 static void print_warnings(const struct policy *policy)
 {
     size_t count;
@@ -234,7 +235,7 @@ static void print_warnings(const struct policy *policy)
         fprintf(stderr, "warning: %s\n", of_tokens->at[i]);
 }
 
-/* -t: the configuration, and the directory's file if it is there already. */
+/* Implements -t: checks the configuration, and the directory's file if it exists. */
 static int check_configuration(const struct policy *policy)
 {
     const struct settings *s = policy->settings;
@@ -291,7 +292,7 @@ int main(int argc, char **argv)
     }
     daemon_signals_block();
     process.log = log_new(STDERR_FILENO, (enum log_level)policy->settings->log_level);
-    process.audit = log_new(STDERR_FILENO, LOG_INFO); /* whatever log_level is */
+    process.audit = log_new(STDERR_FILENO, LOG_INFO); /* independent of log_level */
     process.loop = loop_new(&why);
     bool good = process.log && process.audit && process.loop && daemon_raise_files(&files, &why);
     if (!good)
