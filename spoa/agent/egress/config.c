@@ -214,7 +214,7 @@ static bool read_networks(struct egress_config *c, const struct settings *s, str
         return fail(why, "out of memory");
     for (size_t i = 0; i < s->egress_private_networks.count; i++)
         if (!cidr_parse(slice_text(s->egress_private_networks.at[i]), &c->networks[c->networks_count++]))
-            return fail(why, "egress.private_networks: not a network"); /* the settings have checked the text */
+            return fail(why, "egress.private_networks: not a network"); /* settings checked the text */
     return true;
 }
 

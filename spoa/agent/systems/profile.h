@@ -29,7 +29,7 @@ enum profile_stage { PROFILE_HOSTS, PROFILE_HEADERS, PROFILE_PATHS, PROFILE_STAG
 
 enum { PROFILE_FORMS = 4, PROFILE_SOURCES = 4, PROFILE_WITHHELD = 8 };
 
-/* A refusal as clients see it that go by the status, and by `sandboxId`, `message` and `code` of its body. */
+/* The form of a refusal for clients that look at the status, and at `sandboxId`, `message` and `code` of its body. */
 struct profile_refusal {
     enum refusal refusal;
     int status;
@@ -66,9 +66,9 @@ struct profile_route {
     enum system system;
     const char *text; /* JSON */
 };
-/* The built-in routes of all systems, in the order in which they are tried: the one of that number, or false. */
+/* Returns the built-in route with this number among those of all systems, in the order in which they are tried; false after the last. */
 bool profile_route_at(size_t number, struct profile_route *route);
-/* The form of that number of all systems, NULL: there are fewer. */
+/* Returns the form with this number among those of all systems, or NULL after the last. */
 const char *profile_form_at(size_t number);
 
 #endif

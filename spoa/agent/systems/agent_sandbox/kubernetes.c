@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The resource `agent-sandbox` of directory/kubernetes: Sandboxes, but for those of a warm pool that nobody has claimed. */
+/* The resource `agent-sandbox` of directory/kubernetes: Sandboxes, except unclaimed ones of a warm pool. */
 #include "spoa/agent/directory/kubernetes/json.h"
 #include "spoa/agent/directory/kubernetes/reader.h"
 #include "spoa/agent/model/worker_url.h"

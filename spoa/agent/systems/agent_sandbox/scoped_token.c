@@ -12,7 +12,7 @@ bool scoped_token_is_label(struct slice s)
     return s.len > 0 && s.len <= LABEL;
 }
 
-/* Fills the sandbox as the directory and other tokens name it: "namespace/name", without "default/". */
+/* Reads the sandbox and writes its name in the form of the directory and of other tokens: "namespace/name", without "default/". */
 static bool read_sandbox(const struct token_check *check, const struct json *doc, struct grant *grant)
 {
     const json_node *root = json_root(doc);

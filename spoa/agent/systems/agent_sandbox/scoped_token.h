@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* scoped_token: what both versions of Agent Sandbox's scoped tokens have in common: the sandbox that they name, and until when. */
+/* scoped_token: the common part of both versions of Agent Sandbox's scoped tokens: the sandbox and the expiry. */
 #ifndef CELLGATE_AGENT_SYSTEMS_AGENT_SANDBOX_SCOPED_TOKEN_H
 #define CELLGATE_AGENT_SYSTEMS_AGENT_SANDBOX_SCOPED_TOKEN_H
 
 #include "spoa/agent/token/kind.h"
 #include "spoa/base/json/json.h"
 
-enum { SCOPED_TOKEN_PAYLOAD = 2048 }; /* bytes of the decoded claims */
+enum { SCOPED_TOKEN_PAYLOAD = 2048 }; /* limit of the decoded claims, in bytes */
 
-/* Returns whether it is a DNS label, as Kubernetes wants names of namespaces and sandboxes. */
+/* Returns whether the text is a DNS label, as Kubernetes requires for names of namespaces and sandboxes. */
 bool scoped_token_is_label(struct slice s);
 
 /* Reads the claims ns, name and exp into the grant; its texts go to check->text. Calls `more`, unless it is NULL, for further

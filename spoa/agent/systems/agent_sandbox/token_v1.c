@@ -82,7 +82,7 @@ static enum refusal agent_sandbox_check(const struct token_check *check, struct 
     return check_claims(check, entry, writer_slice(&decoded), grant, reason);
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool agent_sandbox_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                                struct fail *why)

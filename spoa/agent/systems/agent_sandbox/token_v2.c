@@ -38,7 +38,7 @@ struct named_key {
 };
 
 struct state {
-    int64_t max_ttl; /* seconds; 0: any */
+    int64_t max_ttl; /* seconds; 0 if there is no limit */
     size_t count;
     struct named_key keys[KEYS_MOST];
 };
@@ -86,7 +86,7 @@ static const struct named_key *key_named(const struct state *state, struct slice
     return NULL;
 }
 
-/* The key becomes a JWK, which key.h reads. */
+/* Reads a key; it is converted to a JWK, which key.h reads. */
 static bool read_key(const struct token_load *load, const char *path, const json_node *node,
                      struct state *state, struct fail *why)
 {
@@ -103,7 +103,7 @@ static bool read_key(const struct token_load *load, const char *path, const json
     struct named_key *named = &state->keys[state->count];
     if (!(named->kid = slice_dup(kid)))
         return fail(why, "out of memory");
-    state->count++; /* v2_release frees it from here on */
+    state->count++; /* from here on v2_release frees the key */
     writer_printf(&jwk, "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"%.*s\"}", SLICE_PRINTF(text));
     named->key = key_pair(writer_slice(&jwk), KEY_EDDSA, KEY_PUBLIC, path, why);
     return named->key &&
@@ -174,7 +174,7 @@ static struct slice keep(struct writer *text, struct slice s)
     return slice_of(text->at + start, text->len - start);
 }
 
-/* Reads the claims that version 1 has not. Texts are copied, because the claims go with their document. */
+/* Reads the claims that version 1 does not have. Texts are copied, because the claims are freed with their document. */
 static bool read_scope(const struct token_check *check, const struct json *doc, struct grant *grant)
 {
     const json_node *root = json_root(doc);
@@ -198,7 +198,7 @@ static bool read_scope(const struct token_check *check, const struct json *doc, 
 
 /* ---- checking ---- */
 
-/* The first entry with a key of that name decides: there is no second chance. */
+/* Finds the first entry with a key of that name. It alone decides: no other key of that name is tried. */
 static const struct named_key *find_key(const struct token_check *check, struct slice kid,
                                         const struct state **state)
 {
@@ -258,7 +258,7 @@ static enum refusal v2_check(const struct token_check *check, struct grant *gran
     return refusal == REFUSAL_NONE ? token_check_lifetime(check, state->max_ttl, grant, reason) : refusal;
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool v2_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                     struct fail *why)

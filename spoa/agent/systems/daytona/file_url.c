@@ -31,14 +31,14 @@ static bool daytona_file_url_load(const struct token_load *load, const json_node
     return record_signed_load(load, node, options, entry, why);
 }
 
-/* An application at another port may have a path and a parameter of these names. */
+/* Limits the URLs to the toolbox's port: an application at another port may have a path and a parameter of these names. */
 static unsigned daytona_file_url_sources_at(const struct token_entry *entry,
                                             const struct credential_place *place)
 {
     return place->system == SYSTEM_DAYTONA && place->port == TOOLBOX ? entry->sources : 0;
 }
 
-/* ---- where it stands ---- */
+/* ---- finding it in a request ---- */
 
 static bool ends_with(struct slice path, const char *end)
 {
@@ -67,7 +67,7 @@ const struct signed_url_form signed_url_daytona = {
 
 static bool daytona_file_url_recognises(struct slice token)
 {
-    (void)token; /* whatever its source brings */
+    (void)token; /* the source alone decides */
     return true;
 }
 
@@ -107,7 +107,7 @@ static bool daytona_file_url_confirms(const struct grant *grant, struct slice se
     return good;
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool daytona_file_url_mint(const struct token_entry *entry, const struct grant *grant,
                                   struct writer *w, struct fail *why)

@@ -29,7 +29,7 @@ static bool e2b_file_url_load(const struct token_load *load, const json_node *no
     return record_signed_load(load, node, options, entry, why);
 }
 
-/* An application behind another port may have a path and a parameter of these names. */
+/* Limits the URLs to envd's port: an application at another port may have a path and a parameter of these names. */
 static unsigned e2b_file_url_sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
     bool envd = place->system == SYSTEM_E2B && place->port == profile_of(SYSTEM_E2B)->withheld.port;
@@ -40,11 +40,11 @@ static unsigned e2b_file_url_sources_at(const struct token_entry *entry, const s
 
 static bool e2b_file_url_recognises(struct slice token)
 {
-    (void)token; /* whatever its source brings */
+    (void)token; /* the source alone decides */
     return true;
 }
 
-/* The digest of `v1_` and 43 characters of base64 with '+' and '/'; false: it is none. */
+/* Reads the digest from `v1_` and 43 characters of base64 with '+' and '/'. Returns false if the text has another form. */
 static bool read_signature(struct slice text, uint8_t digest[SHA256_DIGEST_LENGTH])
 {
     uint8_t letters[DIGITS];
@@ -96,7 +96,7 @@ static bool e2b_file_url_confirms(const struct grant *grant, struct slice secret
     return good;
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool e2b_file_url_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                               struct fail *why)
@@ -105,7 +105,7 @@ static bool e2b_file_url_mint(const struct token_entry *entry, const struct gran
     return fail(why, "e2b-file-url: e2b's SDK makes them, with the token of the sandbox's envd");
 }
 
-/* ---- where it stands ---- */
+/* ---- finding it in a request ---- */
 
 static const char *e2b_file_url_operation(const struct request *request)
 {

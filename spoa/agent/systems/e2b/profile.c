@@ -20,8 +20,8 @@ static const char *const headers[] = {
     /* clang-format on */
     NULL};
 
-/* The SDK takes 502, and no other status, for a sandbox that does not run. e2b's proxy asks no credential before it says so: here a
- * secret that is not the sandbox's gets the same, or it would tell which sandboxes there are. */
+/* The SDK expects 502, and no other status, for a sandbox that does not run. e2b's proxy answers this without checking a credential.
+ * Here a wrong secret gets the same answer, because otherwise the status would reveal which sandboxes exist. */
 static const struct profile_refusal refusals[] = {
     {.refusal = REFUSAL_sandbox_not_found, .status = 502},
     {.refusal = REFUSAL_sandbox_stopped, .status = 502},

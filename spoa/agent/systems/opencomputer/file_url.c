@@ -41,7 +41,7 @@ static bool file_url_load(const struct token_load *load, const json_node *node, 
 
 static bool file_url_recognises(struct slice token)
 {
-    (void)token; /* whatever its source brings */
+    (void)token; /* the source alone decides */
     return true;
 }
 
@@ -55,7 +55,7 @@ static void write_signed(struct slice sandbox, struct slice path, const char *op
     writer_printf(w, "\n%s\n%lld", operation, (long long)expires);
 }
 
-/* 64 lower-case hex digits and nothing else. */
+/* Reads 64 lower-case hex digits and nothing else. */
 static bool read_hex(struct slice text, uint8_t bytes[HASH])
 {
     static const char digits[] = "0123456789abcdef";
@@ -98,7 +98,7 @@ static enum refusal file_url_check(const struct token_check *check, struct grant
     return token_check_lifetime(check, ((const struct token_secret *)entry->state)->max_ttl, grant, reason);
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool file_url_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                           struct fail *why)
@@ -127,7 +127,7 @@ static bool file_url_mint(const struct token_entry *entry, const struct grant *g
     return !w->full || fail(why, "the URL would be too long");
 }
 
-/* ---- where it stands ---- */
+/* ---- finding it in a request ---- */
 
 static bool ends_with(struct slice path, const char *end)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The resource `opensandbox` of directory/kubernetes: BatchSandboxes. Each is called by its name alone, wherever it is, as
- * OpenSandbox's clients know no namespaces. */
+/* The resource `opensandbox` of directory/kubernetes: BatchSandboxes. A sandbox's name has no namespace, because OpenSandbox's clients
+ * know none. */
 #include "spoa/agent/directory/kubernetes/json.h"
 #include "spoa/agent/directory/kubernetes/reader.h"
 #include "spoa/agent/model/worker_url.h"
@@ -14,7 +14,7 @@ static struct slice annotation(const struct kubernetes_reader *r, const char *na
     return kubernetes_value(r->metadata[KUBERNETES_ANNOTATIONS], name);
 }
 
-/* A secret that cannot be read is not none: then nothing is known of the sandbox but its state. */
+/* Reads the secret. If it cannot be read, the sandbox must not count as one without a secret: only its state is then known. */
 static void read_secret(struct kubernetes_reader *r)
 {
     struct slice note = annotation(r, SECRET_NOTE), secret;

@@ -26,7 +26,7 @@
 #define KID "opensandbox-route:" /* before the key's id, so that it is no other kind's kid */
 
 enum { KEYS = 36, DIGITS = 13, HEX = 8, NAME = 640, MAC = 16 };
-enum { LIFE = 60 }; /* seconds that a route without an end is good, before it is judged once more */
+enum { LIFE = 60 }; /* seconds after which a route without an end is checked again */
 
 struct options {
     char *kind;
@@ -43,7 +43,7 @@ struct secret {
 
 struct state {
     struct secret *key[KEYS]; /* indexed by the digit that is the key's id */
-    int64_t max_ttl;          /* seconds; 0: any */
+    int64_t max_ttl;          /* seconds; 0 if there is no limit */
     bool bind, fleets;
 };
 
@@ -59,7 +59,7 @@ static int digit_of(uint8_t c)
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : -1;
 }
 
-/* At most 64 bits, without a leading zero. */
+/* Reads a number of at most 64 bits, without a leading zero. */
 static bool read_base36(struct slice text, uint64_t *value)
 {
     *value = 0;
@@ -115,7 +115,7 @@ static void opensandbox_route_release(void *pointer)
     free(state);
 }
 
-/* Relative to the folder of the configuration, as all paths. */
+/* Writes a path relative to the configuration's folder, like all paths. */
 static bool write_path(const struct token_load *load, const json_node *node, struct writer *w)
 {
     struct slice path;
@@ -206,13 +206,13 @@ static bool opensandbox_route_admits(const struct token_entry *entry, const stru
 
 /* ---- the signature ---- */
 
-/* Everything that has an effect on it. */
+/* All values that the signature covers. */
 struct route {
     struct slice sandbox, expires;
     uint16_t port;
 };
 
-/* False when the name is too long, or out of memory. */
+/* Returns false if the name is too long, or memory is short. */
 static bool sign(const struct secret *secret, const struct route *route, uint8_t digits[HEX])
 {
     uint8_t text[NAME], memory[TOKEN_SECRET + NAME + 8], digest[SHA256_DIGEST_LENGTH];
@@ -237,7 +237,7 @@ static bool sign(const struct secret *secret, const struct route *route, uint8_t
 
 static bool opensandbox_route_recognises(struct slice token)
 {
-    (void)token; /* whatever its source brings */
+    (void)token; /* the source alone decides */
     return true;
 }
 
@@ -264,7 +264,7 @@ static void fill_grant(const struct token_check *check, const struct secret *sec
     grant->leeway = 1;
 }
 
-/* Further than anybody will look, and exact. */
+/* Limits a time to a value that is exact, and later than any real one. */
 static int64_t bounded(uint64_t seconds)
 {
     const uint64_t most = (uint64_t)1 << 53;
@@ -345,7 +345,7 @@ static enum refusal opensandbox_route_check(const struct token_check *check, str
     return token_check_lifetime(check, ((const struct state *)entry->state)->max_ttl, grant, reason);
 }
 
-/* ---- making one ---- */
+/* ---- minting ---- */
 
 static bool opensandbox_route_mint(const struct token_entry *entry, const struct grant *grant,
                                    struct writer *w, struct fail *why)
