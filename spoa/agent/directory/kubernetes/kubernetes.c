@@ -319,7 +319,7 @@ static void *kubernetes_start(const void *options, struct directory *directory, 
 static const char *check_resource(struct slice value)
 {
     for (size_t i = 0; i < KUBERNETES_SORTS; i++)
-        if (slice_is(value, kubernetes_resource_of(i)->name))
+        if (slice_is(value, kubernetes_resource_of((enum kubernetes_sort)i)->name))
             return NULL;
 #define X(sort, variable, word) word ", "
     return SYSTEM_KUBERNETES_SORTS(X) "or endpointslices";
