@@ -35,9 +35,10 @@ struct keeper {
     int signals;    /* a signalfd */
     int channel[2]; /* a pipe: the server writes, the keeper reads */
     pid_t self, server;
-    bool ready;    /* some server has been ready */
-    bool stopping; /* the service manager or an operator has asked for the end */
-    int program;   /* an upgrade to this program is under way; -1: none is */
+    bool ready;     /* some server has been ready */
+    bool stopping;  /* the service manager or an operator has asked for the end */
+    bool upgrading; /* the server has been asked to hand over */
+    bool same;      /* to the program that runs */
     int old; /* the program before, which is executed again if no server gets ready; -1: there is none */
     uint64_t deadline;         /* when the upgrade has taken too long; UINT64_MAX: none is under way */
     struct keeper_server next; /* what the next server is told */
@@ -133,7 +134,7 @@ static pid_t clone_server(struct keeper *k)
 static size_t list_kept(const struct keeper *k, int kept[static KEPT_MAX])
 {
     const struct keeper_handover *h = k->options->handover;
-    const int own[] = {k->signals, k->channel[0], k->channel[1], notify_descriptor(), k->program, k->old};
+    const int own[] = {k->signals, k->channel[0], k->channel[1], notify_descriptor(), k->old};
     size_t count = 0;
 
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -151,7 +152,9 @@ static void close_between(unsigned first, unsigned last)
         return;
 #endif
     struct rlimit files;
-    unsigned end = getrlimit(RLIMIT_NOFILE, &files) == 0 ? (unsigned)files.rlim_cur : 1024;
+    unsigned end = getrlimit(RLIMIT_NOFILE, &files) == 0
+                       ? (unsigned)files.rlim_max
+                       : 1024 /* the server may have raised its own limit */;
     for (unsigned fd = first; fd <= last && fd < end; fd++)
         close((int)fd);
 }
@@ -179,12 +182,11 @@ static void sweep(struct keeper *k)
 
 /* ---- upgrades ---- */
 
-static struct keeper_handover handover_of(const struct keeper *k, int images, int old)
+static struct keeper_handover handover_of(const struct keeper *k, int images)
 {
     struct keeper_handover h = *k->options->handover;
 
     h.images = images;
-    h.old = old;
     memcpy(h.deaths, k->next.deaths, sizeof h.deaths);
     memcpy(h.upgrades, k->next.upgrades, sizeof h.upgrades);
     h.upgrades[KEEPER_NOT_UPGRADED] += atomic_load(&k->next.board->refused);
@@ -195,9 +197,7 @@ static void refuse_upgrade(struct keeper *k, const char *why)
 {
     struct keeper_board *board = k->next.board;
 
-    if (k->program >= 0)
-        close(k->program);
-    k->program = -1;
+    k->upgrading = false;
     k->deadline = UINT64_MAX;
     snprintf(board->why, sizeof board->why, "%s", why);
     atomic_fetch_add(&board->refused, 1);
@@ -210,14 +210,15 @@ static void begin_upgrade(struct keeper *k, bool same)
 {
     struct fail why;
 
-    if (k->program >= 0 || k->old >= 0 || k->stopping)
+    if (k->upgrading || k->old >= 0 || k->stopping)
         return; /* one at a time */
-    k->program = keeper_exec_open(same, &why);
-    if (k->program < 0 || !keeper_exec_check(k->program, k->options->argv, &why)) {
+    if (!keeper_exec_check(same, k->options->argv, &why)) {
         refuse_upgrade(k, why.text);
         return;
     }
     say(k, "info", "upgrading", "");
+    k->upgrading = true;
+    k->same = same;
     k->deadline = clock_now() + k->options->patience;
     (void)kill(k->server, SIGUSR2);
 }
@@ -228,11 +229,9 @@ static void finish_upgrade(struct keeper *k)
 {
     struct fail why;
     int images = atomic_load(&k->next.board->images);
-    struct keeper_handover h = handover_of(k, images, keeper_exec_open(true, &why));
+    struct keeper_handover h = handover_of(k, images);
 
-    keeper_exec(k->program, k->options->argv, &h, &why);
-    if (h.old >= 0)
-        close(h.old);
+    keeper_exec(k->same, k->options->argv, &h, &why);
     refuse_upgrade(k, why.text);
     k->next.images = images;
 }
@@ -241,12 +240,12 @@ static void finish_upgrade(struct keeper *k)
 static void go_back(struct keeper *k)
 {
     struct fail why;
-    struct keeper_handover h = handover_of(k, k->next.images, -1);
+    struct keeper_handover h = handover_of(k, k->next.images);
 
     h.upgrades[KEEPER_NOT_UPGRADED]++;
     h.upgrades[KEEPER_UPGRADED]--;
     say(k, "error", "no server of the new program gets ready: going back to the old one", "");
-    keeper_exec(k->old, k->options->argv, &h, &why);
+    keeper_exec_back(k->options->argv, &h, &why);
     say(k, "error", why.text, "");
 }
 
@@ -283,7 +282,7 @@ static int on_ended(struct keeper *k, int status)
     int exit_code = exited ? WEXITSTATUS(status) : DAEMON_FAILED;
     char more[64];
 
-    if (exited && exit_code == KEEPER_HANDED_OVER && k->program >= 0) {
+    if (exited && exit_code == KEEPER_HANDED_OVER && k->upgrading) {
         finish_upgrade(k);
         return START_ANOTHER;
     }
@@ -300,7 +299,7 @@ static int on_ended(struct keeper *k, int status)
         say(k, "error", "the server ended before it was ready", more);
         return on_stillborn(k, exit_code);
     }
-    if (k->program >= 0)
+    if (k->upgrading)
         refuse_upgrade(k, "the server died before it had handed over");
     if (too_many(k)) {
         say(k, "error", "the server dies over and over, giving up", more);
@@ -313,11 +312,18 @@ static int on_ended(struct keeper *k, int status)
 
 /* ---- signals and words ---- */
 
+static bool is_readable(int fd)
+{
+    struct pollfd waited = {.fd = fd, .events = POLLIN};
+    return poll(&waited, 1, 0) == 1 && (waited.revents & POLLIN);
+}
+
 static void pass_on(struct keeper *k)
 {
     struct signalfd_siginfo info;
 
-    while (read(k->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+    /* one at a time, when poll has said so: a server could make the descriptor block */
+    while (is_readable(k->signals) && read(k->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD)
             continue;
         if (info.ssi_signo == SIGUSR2) {
@@ -349,7 +355,7 @@ static void hear(struct keeper *k)
 {
     char word;
 
-    while (read(k->channel[0], &word, 1) == 1) {
+    while (is_readable(k->channel[0]) && read(k->channel[0], &word, 1) == 1) {
         if (word == KEEPER_READY) {
             on_ready(k);
         } else if (word == KEEPER_RELOADING) {
@@ -439,7 +445,6 @@ int keeper_run(const struct keeper_options *options, struct fail *why)
     struct keeper k = {.options = options,
                        .signals = -1,
                        .channel = {-1, -1},
-                       .program = -1,
                        .old = options->handover->old,
                        .deadline = UINT64_MAX};
     int exit_code = START_ANOTHER;

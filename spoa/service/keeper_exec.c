@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -37,27 +39,24 @@ static bool path_of_this_program(char *path, size_t size)
     return true;
 }
 
-int keeper_exec_open(bool same, struct fail *why)
+/* Judges a file that is to be executed: no other account may have written it. */
+static bool is_trusted(const struct stat *file)
 {
-    char path[4096] = "/proc/self/exe";
+    return S_ISREG(file->st_mode) && (file->st_uid == 0 || file->st_uid == geteuid()) &&
+           !(file->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Finds the program by its path, never by a descriptor: the server shares those, and could put another file there. */
+static bool find_program(bool same, char path[static PATH_MAX], struct fail *why)
+{
     struct stat file;
 
-    if (!same && !path_of_this_program(path, sizeof path)) {
-        fail(why, "cannot find the path of this program");
-        return -1;
-    }
-    int program = open(path, O_RDONLY | O_CLOEXEC);
-    if (program < 0 || fstat(program, &file) != 0) {
-        fail(why, "cannot open %s: %s", path, strerror(errno));
-    } else if (!S_ISREG(file.st_mode) || (file.st_uid != 0 && file.st_uid != geteuid()) ||
-               (file.st_mode & (S_IWGRP | S_IWOTH))) {
-        fail(why, "%s can be written by others", path);
-    } else {
-        return program;
-    }
-    if (program >= 0)
-        close(program);
-    return -1;
+    snprintf(path, PATH_MAX, "/proc/self/exe");
+    if (!same && !path_of_this_program(path, PATH_MAX))
+        return fail(why, "cannot find the path of this program");
+    if (stat(path, &file) != 0)
+        return fail(why, "cannot find %s: %s", path, strerror(errno));
+    return is_trusted(&file) || fail(why, "%s can be written by others", path);
 }
 
 /* Waits for a child for ten seconds; returns false with *why if it fails. */
@@ -77,30 +76,26 @@ static bool await_check(pid_t child, struct fail *why)
     return fail(why, "the new program takes too long to check the configuration (-t)");
 }
 
-bool keeper_exec_check(int program, char *const argv[], struct fail *why)
+bool keeper_exec_check(bool same, char *const argv[], struct fail *why)
 {
-    char path[64], option[] = "-t", *with[ARGUMENTS_MAX];
+    char path[PATH_MAX], option[] = "-t", *with[ARGUMENTS_MAX];
     posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t actions;
     sigset_t none;
     pid_t child;
     size_t count = 0;
 
+    if (!find_program(same, path, why))
+        return false;
     for (; argv[count] && count < ARGUMENTS_MAX - 2; count++)
         with[count] = argv[count];
     with[count] = option;
     with[count + 1] = NULL;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", program);
     sigemptyset(&none);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, program,
-                                     program); /* a script is opened again by its interpreter */
-    int error = posix_spawn(&child, path, &actions, &attributes, with, environ);
+    int error = posix_spawn(&child, path, NULL, &attributes, with, environ);
     posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
     return error == 0 ? await_check(child, why)
                       : fail(why, "cannot run the new program: %s", strerror(error));
 }
@@ -148,10 +143,11 @@ static void set_all(const struct keeper_handover *h, bool closes)
 
 static void write_variable(const struct keeper_handover *h, char *text, size_t size)
 {
-    int len = snprintf(text, size,
-                       "%s=program=%d images=%d old=%d deaths=%u,%u upgrades=%u,%u listeners=", VARIABLE,
-                       h->program, h->images, h->old, h->deaths[KEEPER_KILLED], h->deaths[KEEPER_CRASHED],
-                       h->upgrades[KEEPER_UPGRADED], h->upgrades[KEEPER_NOT_UPGRADED]);
+    int len = snprintf(
+        text, size,
+        "%s=images=%d old=%d,%" PRIu64 ",%" PRIu64 " deaths=%u,%u upgrades=%u,%u listeners=", VARIABLE,
+        h->images, h->old, h->old_device, h->old_inode, h->deaths[KEEPER_KILLED], h->deaths[KEEPER_CRASHED],
+        h->upgrades[KEEPER_UPGRADED], h->upgrades[KEEPER_NOT_UPGRADED]);
 
     for (size_t i = 0; i < h->listeners_count && len > 0 && (size_t)len < size; i++)
         len += snprintf(text + len, size - (size_t)len, "%s%d", i ? "," : "", h->listeners[i]);
@@ -164,9 +160,10 @@ bool keeper_exec_taken(struct keeper_handover *h)
 
     *h = (struct keeper_handover){.images = -1, .old = -1};
     if (!text ||
-        sscanf(text, "program=%d images=%d old=%d deaths=%u,%u upgrades=%u,%u listeners=%n", &h->program,
-               &h->images, &h->old, &h->deaths[KEEPER_KILLED], &h->deaths[KEEPER_CRASHED],
-               &h->upgrades[KEEPER_UPGRADED], &h->upgrades[KEEPER_NOT_UPGRADED], &at) != 7 ||
+        sscanf(text, "images=%d old=%d,%" SCNu64 ",%" SCNu64 " deaths=%u,%u upgrades=%u,%u listeners=%n",
+               &h->images, &h->old, &h->old_device, &h->old_inode, &h->deaths[KEEPER_KILLED],
+               &h->deaths[KEEPER_CRASHED], &h->upgrades[KEEPER_UPGRADED], &h->upgrades[KEEPER_NOT_UPGRADED],
+               &at) != 8 ||
         at == 0)
         return false;
     for (const char *p = text + at; *p && h->listeners_count < KEEPER_LISTENERS_MAX;) {
@@ -177,38 +174,74 @@ bool keeper_exec_taken(struct keeper_handover *h)
         h->listeners[h->listeners_count++] = (int)fd;
         p = *end == ',' ? end + 1 : end;
     }
-    if (h->program > STDERR_FILENO)
-        close(h->program);
     set_all(h, true);
     unsetenv(VARIABLE);
     return true;
 }
 
-void keeper_exec(int program, char *const argv[], const struct keeper_handover *handover, struct fail *why)
+/* Returns the environment with the handover in place of an earlier one; NULL if memory is short. */
+static char **environment_with(char *variable)
 {
-    struct keeper_handover given = *handover;
-    char variable[512], path[64];
     size_t count = 0, kept = 0;
 
     while (environ[count])
         count++;
     char **with = calloc(count + 2, sizeof *with);
+    for (size_t i = 0; with && i < count; i++)
+        if (strncmp(environ[i], VARIABLE "=", sizeof VARIABLE) != 0)
+            with[kept++] = environ[i];
+    if (with)
+        with[kept] = variable;
+    return with;
+}
+
+static void become(const char *path, char *const argv[], const struct keeper_handover *h, struct fail *why)
+{
+    char variable[512];
+
+    write_variable(h, variable, sizeof variable);
+    char **with = environment_with(variable);
     if (!with) {
         fail(why, "out of memory");
         return;
     }
-    for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], VARIABLE "=", sizeof VARIABLE) != 0)
-            with[kept++] = environ[i];
-    given.program = program;
-    write_variable(&given, variable, sizeof variable);
-    with[kept] = variable;
-    set_all(handover, false);
-    set_close_on_exec(program, false); /* a script is opened again by its interpreter */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", program);
+    set_all(h, false);
     execve(path, argv, with);
-    fail(why, "cannot run the new program: %s", strerror(errno));
-    set_all(handover, true);
-    set_close_on_exec(program, true);
+    fail(why, "cannot run %s: %s", path, strerror(errno));
+    set_all(h, true);
     free(with);
+}
+
+void keeper_exec(bool same, char *const argv[], const struct keeper_handover *handover, struct fail *why)
+{
+    struct keeper_handover h = *handover;
+    char path[PATH_MAX];
+    struct stat file;
+
+    if (!find_program(same, path, why))
+        return;
+    h.old = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    if (h.old >= 0 && fstat(h.old, &file) == 0) {
+        h.old_device = file.st_dev;
+        h.old_inode = file.st_ino;
+    }
+    become(path, argv, &h, why);
+    if (h.old >= 0)
+        close(h.old);
+}
+
+void keeper_exec_back(char *const argv[], const struct keeper_handover *handover, struct fail *why)
+{
+    struct keeper_handover h = *handover;
+    char path[64];
+    struct stat file;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", h.old);
+    /* a server has run since it was opened, and may have put another file there */
+    if (fstat(h.old, &file) != 0 || file.st_dev != h.old_device || file.st_ino != h.old_inode) {
+        fail(why, "the old program is not there any more");
+        return;
+    }
+    h.old = -1;
+    become(path, argv, &h, why);
 }

@@ -3,7 +3,7 @@
  * keeper_exec: how a keeper becomes another program and keeps its descriptors. The process id stays. The next program
  * finds in its environment ($CELLGATE_HANDOVER) which descriptors it has got:
  *
- *   program=11 images=9 old=10 deaths=0,1 upgrades=2,0 listeners=3,5
+ *   images=9 old=10,66304,2621 deaths=0,1 upgrades=2,0 listeners=3,5
  *
  * The server has written the images of its tunnels into a memory file (memfd_create(2)), which begins with the descriptors of
  * those tunnels (struct keeper_images). `old` is the program that the keeper was before; it is executed again, with the same
@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "spoa/base/bytes/must_check.h"
 #include "spoa/base/os/fail.h"
 
 enum { KEEPER_LISTENERS_MAX = 8 };
@@ -41,21 +42,25 @@ struct keeper_images {
 struct keeper_handover {
     int listeners[KEEPER_LISTENERS_MAX];
     size_t listeners_count;
-    int program; /* by which this program was executed; it is not needed any more */
-    int images;  /* -1: there are none */
-    int old;     /* the program before; -1: there is none to go back to */
+    int images;                     /* -1 if there are none */
+    int old;                        /* the program before; -1 if there is none to go back to */
+    uint64_t old_device, old_inode; /* which file `old` is */
     unsigned deaths[KEEPER_CAUSES];
     unsigned upgrades[KEEPER_OUTCOMES];
 };
 
-/* Opens the program at the path from which this process was started, which a package may have replaced since, or, with
- * `same`, the program that this process is. Returns -1 with *why if there is none, or if another account could have written it. */
-int keeper_exec_open(bool same, struct fail *why);
-/* Runs `program -t` with the arguments of this process. Returns false with *why if it does not find the configuration good, or takes
- * longer than ten seconds. */
-bool keeper_exec_check(int program, char *const argv[], struct fail *why) __attribute__((warn_unused_result));
-/* Becomes `program`, which gets `handover`. Returns only if that fails, with *why; then all is as before. */
-void keeper_exec(int program, char *const argv[], const struct keeper_handover *handover, struct fail *why);
+/* The programs are found by their path, and executed only if no other account can have written them: a server that was taken over shares
+ * the descriptors of its keeper, and must not choose what is executed. `same` is the program that this process is, otherwise it is the one that
+ * is installed at the path from which this process was started. */
+
+/* Runs `-t` with the arguments of this process. Returns false with *why if the program cannot be run, does not find the configuration good, or
+ * takes longer than ten seconds. */
+bool keeper_exec_check(bool same, char *const argv[], struct fail *why) MUST_CHECK;
+/* Becomes that program, which gets `handover`, and this program as `old`. No server may live. Returns only if that fails, with *why; then all
+ * is as before. */
+void keeper_exec(bool same, char *const argv[], const struct keeper_handover *handover, struct fail *why);
+/* Becomes handover->old again, if that is still the same file. Returns only if that fails, with *why. */
+void keeper_exec_back(char *const argv[], const struct keeper_handover *handover, struct fail *why);
 /* Reads what the program before has handed over, and makes its descriptors close-on-exec again. Returns false if there is nothing. */
 bool keeper_exec_taken(struct keeper_handover *handover);
 

@@ -137,8 +137,11 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
         !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
-    return p->relay &&
-           seccomp_confine((enum seccomp_mode)settings->seccomp, calls, sizeof calls / sizeof *calls, why);
+    if (!p->relay ||
+        !seccomp_confine((enum seccomp_mode)settings->seccomp, calls, sizeof calls / sizeof *calls, why))
+        return false;
+    relay_take_over(p->relay); /* what another process has written is read by one that is confined */
+    return true;
 }
 
 static void finish(struct process *p)
@@ -249,9 +252,8 @@ static int give_up(const struct keeper_handover *handover, char *const argv[], c
     fprintf(stderr, "%s\n", text);
     if (h.old < 0)
         return DAEMON_FAILED;
-    h.old = -1;
     h.upgrades[KEEPER_NOT_UPGRADED]++;
-    keeper_exec(handover->old, argv, &h, &why);
+    keeper_exec_back(argv, &h, &why);
     fprintf(stderr, "%s: %s\n", program.name, why.text);
     return DAEMON_FAILED;
 }

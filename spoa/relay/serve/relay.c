@@ -157,24 +157,6 @@ static void take_over_in_thread(struct relay_thread *thread, void *records)
     handover_read(records, thread);
 }
 
-/* Goes on with the tunnels of the server before. */
-static void take_over(struct relay *r, const struct keeper_server *keeper)
-{
-    struct handover_records records;
-
-    if (!keeper || keeper->images < 0 || !handover_map(keeper->images, &records))
-        return;
-    records.step = r->threads_count;
-    for (records.first = 0; records.first < records.step; records.first++)
-        relay_thread_call(r->threads[records.first], take_over_in_thread, &records);
-    handover_unmap(&records);
-    uint64_t took = loop_clock() - records.begun;
-    metrics_observe(r->shard, METRIC_HANDOVER, METRIC_PLAIN, (double)took / 1e6);
-    log_write(r->options.log, records.lost ? LOG_WARN : LOG_INFO, "tunnels taken over",
-              LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost),
-              LOG_SECONDS("seconds", (double)took / 1e6));
-}
-
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
     uint64_t tunnels = 0;
@@ -198,7 +180,6 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     loop_timer_open(&r->rounds, r->options.loop, make_room, r);
     loop_timer_set(&r->sampling, SAMPLE_SECONDS * SECOND);
     loop_timer_set(&r->rounds, LIMITS_ROUND);
-    take_over(r, r->options.keeper);
     return true;
 }
 
@@ -217,6 +198,24 @@ struct relay *relay_start(const struct relay_options *options, const struct sett
         return r;
     relay_stop(r);
     return NULL;
+}
+
+void relay_take_over(struct relay *r)
+{
+    const struct keeper_server *keeper = r->options.keeper;
+    struct handover_records records;
+
+    if (!keeper || keeper->images < 0 || !handover_map(keeper->images, &records))
+        return;
+    records.step = r->threads_count;
+    for (records.first = 0; records.first < records.step; records.first++)
+        relay_thread_call(r->threads[records.first], take_over_in_thread, &records);
+    handover_unmap(&records);
+    uint64_t took = loop_clock() - records.begun;
+    metrics_observe(r->shard, METRIC_HANDOVER, METRIC_PLAIN, (double)took / 1e6);
+    log_write(r->options.log, records.lost ? LOG_WARN : LOG_INFO, "tunnels taken over",
+              LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost),
+              LOG_SECONDS("seconds", (double)took / 1e6));
 }
 
 static void hand_over_in_thread(struct relay_thread *thread, void *file)

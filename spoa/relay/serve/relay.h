@@ -28,6 +28,8 @@ struct relay_options {
  */
 struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
                           struct fail *why);
+/* Goes on with the tunnels that the server before has handed over, if there was one. */
+void relay_take_over(struct relay *relay);
 /* Writes the tunnels into a memory file (handover.h) and returns it, or -1 if memory is short. All threads of the relay have ended their work;
  * the process exits next, without relay_stop, which would close the tunnels. */
 int relay_hand_over(struct relay *relay);

@@ -329,3 +329,19 @@ def test_the_agent_is_asked_again_after_an_upgrade(installed):
     pass_both_ways(goes[0], upstream)
     installed.place(stays, one, state="stopped")
     assert ends[0].closed()[0] == 1000
+
+
+def test_no_descriptor_of_the_shared_table_is_a_program_to_be_executed(installed):
+    """A server that was taken over could put another file at its number."""
+    keeper, worker = installed.cell.pid("relay"), server(installed)
+    pair = installed.open(installed.worker())
+    stop(worker)
+    try:
+        os.kill(keeper, signal.SIGUSR2)
+        installed.cell.says("relay", "upgrading")
+        targets = [os.readlink(fd) for fd in Path(f"/proc/{keeper}/fd").iterdir()]
+        assert not [target for target in targets if "cellgate-relay" in target], targets
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    next_server(installed, worker)
+    pass_both_ways(*pair)
