@@ -5,6 +5,8 @@
 
 #define TRIES_MOST \
     2048 /* places that are compared, whatever the session says; SETTLE_TAIL of them are short */
+#define COMPARED_MOST (2 * SETTLE_MOST) /* bytes that are found equal at all these places together */
+#define COMPARED_PART 1024
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -88,13 +90,22 @@ bool settle_stands_still(const struct settle *s, uint64_t size)
 
 /* ---- comparison ---- */
 
-/* Returns true if the snapshot ends with the `len` bytes before that place of the live output. */
-static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len)
+/* Returns true if the snapshot ends with the `len` bytes before that place of the live output. They are compared from their end, in
+ * parts, because the session chooses where they differ. *left: bytes that may still be found equal; without one the answer is false. */
+static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len, uint64_t *left)
 {
-    size_t n = (size_t)len;
+    uint64_t done = 0;
 
-    return len <= v->snapshot.len && len <= at &&
-           slice_equal(slice_from(v->snapshot, v->snapshot.len - n), slice_sub(v->live, (size_t)at - n, n));
+    if (len > v->snapshot.len || len > at)
+        return false;
+    for (; done < len && *left; *left -= smaller(*left, COMPARED_PART)) {
+        size_t part = (size_t)smaller(len - done, COMPARED_PART);
+        done += part;
+        if (!slice_equal(slice_sub(v->snapshot, v->snapshot.len - (size_t)done, part),
+                         slice_sub(v->live, (size_t)(at - done), part)))
+            return false;
+    }
+    return done == len;
 }
 
 /* Returns how many bytes before a place must agree for it to be believed: all the live output before it, if that is little. */
@@ -103,10 +114,10 @@ static uint64_t needed(const struct settle_view *v, uint64_t at)
     return larger(v->growth, smaller(smaller(at, SETTLE_TAIL), v->snapshot.len));
 }
 
-static bool is_expected(const struct settle_view *v)
+static bool is_expected(const struct settle_view *v, uint64_t *left)
 {
     return v->expected >= v->before && v->expected <= v->live.len && v->growth <= v->expected &&
-           ends_alike(v, v->expected, smaller(v->expected, v->snapshot.len));
+           ends_alike(v, v->expected, smaller(v->expected, v->snapshot.len), left);
 }
 
 /* Returns the next place after `at` where the tail of the snapshot ends, or 0 if there is none. */
@@ -123,18 +134,19 @@ bool settle_align(const struct settle_view *v, uint64_t *at)
 {
     struct slice tail =
         slice_from(v->snapshot, v->snapshot.len - (size_t)smaller(v->snapshot.len, SETTLE_TAIL));
+    uint64_t left = COMPARED_MOST;
     unsigned found = 0, tries = 0;
 
     *at = v->live.len;
     if (v->before == v->live.len)
-        return ends_alike(v, v->live.len, v->growth);
+        return ends_alike(v, v->live.len, v->growth, &left);
     *at = v->expected;
-    if (is_expected(v))
+    if (is_expected(v, &left))
         return true;
     for (uint64_t place = v->before; place <= v->live.len && found < 2;) {
         if (tries++ == TRIES_MOST)
             return false;
-        if (ends_alike(v, place, needed(v, place))) {
+        if (ends_alike(v, place, needed(v, place), &left)) {
             *at = place;
             found++;
         }
@@ -143,7 +155,7 @@ bool settle_align(const struct settle_view *v, uint64_t *at)
             break;
         place = next;
     }
-    return found == 1;
+    return found == 1 && left;
 }
 
 /* ---- as an image ---- */

@@ -6,6 +6,7 @@
 #include "tests/unit/support.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "spoa/relay/scrollback/settle.h"
 #include "tests/unit/relay/adapter_talk.h"
@@ -531,9 +532,62 @@ static void a_comparison_is_bounded_whatever_the_session_says(void **state)
     free(memory);
 }
 
+/* So many comparisons of a MiB, in seconds of this thread. */
+static double time_of_comparisons(const uint8_t *a, const uint8_t *b, unsigned count)
+{
+    clock_t began = clock();
+    for (unsigned i = 0; i < count; i++)
+        assert_true(slice_equal(slice_of(a, 1 << 20), slice_of(b, 1 << 20)));
+    return (double)(clock() - began) / CLOCKS_PER_SEC;
+}
+
+/* What is compared at each place is as long as the snapshot has grown, and differs where the session likes. */
+static void a_comparison_of_long_outputs_is_bounded_too(void **state)
+{
+    static uint8_t snapshot[1 << 20], live[SETTLE_MOST];
+    uint64_t at;
+    (void)state;
+    memset(snapshot, 'a', sizeof snapshot);
+    memset(live, 'a', sizeof live);
+    double many = time_of_comparisons(snapshot, live, 100);
+    for (size_t behind = SETTLE_TAIL + 1; behind < sizeof snapshot; behind *= 8) {
+        struct settle_view view = {.snapshot = slice_of(snapshot, sizeof snapshot),
+                                   .live = slice_of(live, sizeof live),
+                                   .before = sizeof snapshot,
+                                   .expected = UINT64_MAX,
+                                   .growth = sizeof snapshot};
+        snapshot[sizeof snapshot - behind] = 'b';
+        clock_t began = clock();
+        assert_false(settle_align(&view, &at));
+        if ((double)(clock() - began) / CLOCKS_PER_SEC > many)
+            fail_msg("longer than a hundred comparisons, %zu bytes from the end", behind);
+        snapshot[sizeof snapshot - behind] = 'a';
+    }
+}
+
+/* Nobody knows which of two places it is, also where the second one cannot be compared any more. */
+static void a_place_is_certain_only_if_all_others_were_compared(void **state)
+{
+    static uint8_t snapshot[1 << 20], live[SETTLE_MOST];
+    uint64_t at;
+    (void)state;
+    memset(snapshot, 'a', sizeof snapshot);
+    memset(live, 'a', sizeof live);
+    for (uint64_t growth = 1; growth <= sizeof snapshot; growth *= 2) {
+        const struct settle_view view = {.snapshot = slice_of(snapshot, sizeof snapshot),
+                                         .live = slice_of(live, sizeof live),
+                                         .before = sizeof snapshot,
+                                         .expected = UINT64_MAX,
+                                         .growth = growth};
+        assert_false(settle_align(&view, &at));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_comparison_of_long_outputs_is_bounded_too),
+        cmocka_unit_test(a_place_is_certain_only_if_all_others_were_compared),
         cmocka_unit_test(a_replay_of_which_the_first_client_gets_a_part_is_taken_from_a_second_connection),
         cmocka_unit_test(what_is_said_between_the_snapshot_and_the_subscription_is_not_lost),
         cmocka_unit_test(what_is_said_during_a_check_comes_once),
