@@ -234,7 +234,9 @@ static struct fair_place *next_of(struct fair *f, enum fair_rank rank)
 {
     struct ring *r = &f->rings[rank];
     uint32_t max = f->limits.served;
-    for (uint32_t left = max && f->served >= max ? 0 : r->lines; left; left--) {
+    /* if not even an owner without one may have another, the others are not looked at */
+    bool full = max && !is_within(max, f->served, r->served, rank, 0, 1, 0);
+    for (uint32_t left = full ? 0 : r->lines; left; left--) {
         const struct line *l = &f->lines[r->at];
         struct fair_place *p = l->first;
         r->at = l->next;

@@ -2,6 +2,7 @@
 #include "tests/unit/support.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "spoa/base/table/fair.h"
 
@@ -275,6 +276,27 @@ static void owners_are_told_apart(void **state)
     free(f);
 }
 
+/* However many of them wait: their rank has as many served as it may. */
+static void unverified_owners_who_wait_cost_the_others_nothing(void **state)
+{
+    struct fair *f = fair_of(8192, 0, 32);
+    struct fair_place *places = calloc(4096, sizeof *places);
+    unsigned entered = 0, served = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 4096; i++)
+        entered += fair_enter(f, &places[i], owner_of(i, FAIR_UNVERIFIED), 1, 0);
+    assert_in_range(entered, 2048, 4096);
+    while (fair_next(f))
+        served++;
+    assert_int_equal(served, 16);
+    clock_t began = clock();
+    for (unsigned i = 0; i < 50000; i++)
+        assert_null(fair_next(f));
+    assert_true(clock() - began < CLOCKS_PER_SEC);
+    free(places);
+    free(f);
+}
+
 static void without_memory_there_is_none(void **state)
 {
     const struct fair_limits limits = {.places = 1};
@@ -300,6 +322,7 @@ int main(void)
         cmocka_unit_test(the_oldest_waiting_place_is_found_and_can_wait_again),
         cmocka_unit_test(very_many_owners_leave_some_in_whatever_order_they_come),
         cmocka_unit_test(owners_are_told_apart),
+        cmocka_unit_test(unverified_owners_who_wait_cost_the_others_nothing),
         cmocka_unit_test(without_memory_there_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
