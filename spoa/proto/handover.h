@@ -87,6 +87,7 @@ extern const char *const handover_keepalive_names[];
     X(INT, most, "most")       /* egress: largest number of the sandbox's connections at once */       \
     X(TEXT, below, "below")    /* mux: prefix of the paths in the messages */                          \
     X(TEXT, mux, "mux")        /* mux: the system whose messages these are */                          \
+    X(TEXT, source, "source")  /* mux: proof of the client's address, for HAProxy; never logged */     \
     X(TEXT, ticket, "ticket")  /* right of an admitted tunnel to ask where its sandbox is */
 
 /* The fields that the relay returns with each question (cell-resolve, cell-watch), under the same keys: for whom the tunnel is and

@@ -611,18 +611,20 @@ static int64_t good_until(const struct decision *d)
     bool plain = d->verdict->kind == VERDICT_DIRECT && d->verdict->refusal == REFUSAL_NONE && !d->upgrade;
     if (!plain || d->pending || d->bearer_judged || d->view->trace)
         return 0;
-    if (!d->granted)
-        return INT64_MAX;
-    return token_lasts(&d->carried.credential, &d->grant) ? d->grant.exp + d->grant.leeway : 0;
+    int64_t proven = d->proven_until < 0 ? INT64_MAX : d->proven_until,
+            granted = !d->granted                                      ? INT64_MAX
+                      : token_lasts(&d->carried.credential, &d->grant) ? d->grant.exp + d->grant.leeway
+                                                                       : 0;
+    return proven < granted ? proven : granted;
 }
 
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
-    static decide_step *const steps[] = {check_request, check_removed,    check_upgrade, find_route,
-                                         read_captures, answer_preflight, check_token,   check_origin,
-                                         decide_path,   decide_bound,     decide_record, turn_into_cookie,
-                                         decide_state,  decide_worker,    decide_headers};
+    static decide_step *const steps[] = {decide_mux_source, check_request, check_removed,    check_upgrade,
+                                         find_route,        read_captures, answer_preflight, check_token,
+                                         check_origin,      decide_path,   decide_bound,     decide_record,
+                                         turn_into_cookie,  decide_state,  decide_worker,    decide_headers};
     struct decision d;
     d.view = view;
     d.request = request;

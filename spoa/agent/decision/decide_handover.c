@@ -156,6 +156,8 @@ void decide_handover(struct decision *d)
     set_route(&h, d->route);
     if (d->route->mux)
         h.mux = slice_text(route_mux_names[d->route->mux]);
+    if (d->route->mux)
+        h.source = decide_mux_proof(d);
     if (d->route->mux && d->route->template)
         h.below = v->path;
     h.strip = strip_list(&d->route->strip, d->scratch);

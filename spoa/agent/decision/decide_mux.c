@@ -3,7 +3,10 @@
  * the socket's share of the relay is charged to the organisation or the sandbox of its token. So clients without a token, who may be
  * anyone and many, cannot use up the shares of others. */
 #include "spoa/agent/decision/decide_steps.h"
+#include "spoa/agent/token/mux_proof.h"
 #include "spoa/agent/token/tokens.h"
+
+enum { LATE = 60 }; /* seconds that the relay may end a socket too late, and clocks may differ */
 
 /* Returns the meaning of Authorization: one that is the application's own does not identify the opener. */
 static enum bearer_use use_of_bearer(const struct decision *d, const struct credential_place *place)
@@ -49,4 +52,27 @@ void decide_mux_opener(struct decision *d)
                                                       view->now, view->auth_failures_most, refusal, &why));
     if (!d->opened)
         d->grant = (struct grant){.kind = NULL};
+}
+
+struct slice decide_mux_proof(struct decision *d)
+{
+    int64_t age = d->route->max_age, until = age ? d->view->now + age / 1000 + LATE : -1;
+    return mux_proof_write(d->view->ticket_key, &d->request->source, until, d->scratch);
+}
+
+/* The relay says from which address a request comes, and whoever has the relay's rights can connect as it does. An address without
+ * its proof is not counted against, and stands in no log. */
+bool decide_mux_source(struct decision *d)
+{
+    const struct request *r = d->request;
+    d->proven_until = -1;
+    if (!r->mux)
+        return true;
+    bool good = mux_proof_read(d->view->ticket_key, r->proof, &r->source, &d->proven_until) &&
+                (d->proven_until < 0 || d->view->now <= d->proven_until);
+    if (good)
+        return true;
+    d->verdict->source = (struct address){.family = 0};
+    return decide_deny(d, REFUSAL_agent_unavailable, "request",
+                       "nobody proves that the client of this mux socket has this address");
 }

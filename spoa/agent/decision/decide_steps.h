@@ -25,6 +25,7 @@ struct decision {
     bool bearer_judged; /* the answer in foreign_auth may change with time */
     bool granted;       /* a token was needed and is valid, and grant is filled */
     struct grant grant;
+    int64_t proven_until;  /* when the proof of a mux request's address ends; -1: never */
     bool opened;           /* grant is the opener's of a mux socket, and admits the opener to nothing */
     struct carried opener; /* the opener's token */
     bool unconfirmed;      /* the client sent a secret that no record confirms */
@@ -63,6 +64,8 @@ void decide_mux_ticket(struct decision *d);
 /* decide_mux.c: finds the opener of a mux socket, if the opener has a token. */
 void decide_mux_opener(struct decision *d);
 /* decide_foreign.c: changes a refusal to the form that clients of the route's system know. */
+struct slice decide_mux_proof(struct decision *d);
+decide_step decide_mux_source;
 void decide_foreign(struct decision *d);
 /* decide_bound.c: checks that the request is the one that the token is bound to. */
 decide_step decide_bound;

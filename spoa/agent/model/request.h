@@ -17,17 +17,18 @@
 
 /* X(kind, field, SPOE argument name, HAProxy sample expression)
  * kinds: TEXT struct slice (absent if there is none), BOOL bool, ADDRESS struct address */
-#define REQUEST_ARGUMENTS(X)                             \
-    X(TEXT, id, "id", "unique-id")                       \
-    X(TEXT, method, "method", "method")                  \
-    X(TEXT, version, "version", "req.ver")               \
-    X(TEXT, path, "path", "path")                        \
-    X(TEXT, query, "query", "query")                     \
-    X(TEXT, headers, "headers", "req.hdrs")              \
-    X(TEXT, removed, "removed", "var(txn.removed)")      \
-    X(ADDRESS, source, "source", "var(txn.client_addr)") \
-    X(BOOL, tls, "tls", "var(txn.client_tls)")           \
-    X(BOOL, mux, "mux", "var(txn.mux)") /* the relay asks, for a WebSocket that multiplexes requests */
+#define REQUEST_ARGUMENTS(X)                                                                            \
+    X(TEXT, id, "id", "unique-id")                                                                      \
+    X(TEXT, method, "method", "method")                                                                 \
+    X(TEXT, version, "version", "req.ver")                                                              \
+    X(TEXT, path, "path", "path")                                                                       \
+    X(TEXT, query, "query", "query")                                                                    \
+    X(TEXT, headers, "headers", "req.hdrs")                                                             \
+    X(TEXT, removed, "removed", "var(txn.removed)")                                                     \
+    X(ADDRESS, source, "source", "var(txn.client_addr)")                                                \
+    X(BOOL, tls, "tls", "var(txn.client_tls)")                                                          \
+    X(BOOL, mux, "mux", "var(txn.mux)") /* the relay asks, for a WebSocket that multiplexes requests */ \
+    X(TEXT, proof, "proof", "var(txn.proof)")
 
 /*  X(field of the value, field of the count, name in lower case, ...) */
 #define REQUEST_HEADERS(X)                                        \

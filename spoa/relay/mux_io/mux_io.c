@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "spoa/proto/proxy_header.h"
-
 #define IN_MOST     ((size_t)64 << 10) /* bytes of an answer that are read and not looked at yet */
 #define BODY_MOST   ((size_t)16 << 10) /* of them, that one event handles: chunks may be as small as a byte */
 #define EVENTS_MOST ((size_t)2 << 10) /* the same of an event stream, each event of which becomes a message */
@@ -369,7 +367,8 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     struct mux_io *io = r->io;
     const struct address here = {.family = io->source.family};
     struct writer w = writer_of(memory, sizeof memory);
-    proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), slice_text(NULL));
+    struct slice proof = io->proof_len ? slice_of(io->proof, io->proof_len) : slice_text(NULL);
+    proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), proof);
     mux_message_head(m, &io->asks, &w);
     /* of a body that follows: what it has credit for, and what stands around each piece of it */
     buffer_set_limit(&r->up.out, w.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : BODY_AHEAD));
@@ -610,6 +609,10 @@ bool mux_read_source(struct mux_io *io, const struct upgrade *u)
                                                                    : 0;
     if (!source.family)
         return false;
+    struct slice proof = u->handover.source;
+    io->proof_len = proof.len <= sizeof io->proof ? proof.len : 0;
+    if (io->proof_len)
+        memcpy(io->proof, proof.at, io->proof_len);
     io->source = source;
     memcpy(io->source_text, text, sizeof text);
     io->port = slice_is(field_of(u, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 
 #include "spoa/net/stream.h"
+#include "spoa/proto/proxy_header.h"
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/answer.h"
 #include "spoa/relay/mux/frame.h"
@@ -83,8 +84,10 @@ struct mux_io {
     struct upgrade *upgrade; /* the first */
     struct upgrade *latest;  /* by which its client came back; NULL: it has not */
     struct mux_client asks;
-    struct address source; /* the client's */
-    uint16_t port;         /* that it called, as far as it says whether with TLS */
+    struct address source;              /* the client's */
+    uint8_t proof[PROXY_UNIQUE_ID_MAX]; /* that it is, which the agent wrote */
+    size_t proof_len;                   /* 0: an older agent writes none */
+    uint16_t port;                      /* that it called, as far as it says whether with TLS */
     char source_text[INET6_ADDRSTRLEN];
     char client_name[LIMITS_CLIENT_NAME]; /* by which it is counted without a token */
     struct limits_owner owner;            /* of the socket, and of each of its requests */
@@ -141,7 +144,7 @@ void mux_take_text(struct mux_io *io, struct mux_text *text, struct buffer *mess
 /* It is over, and nothing of it is in anybody's hands. */
 void mux_free(struct mux_io *io);
 struct mux_client mux_client_of(const struct upgrade *upgrade);
-/* Who the client is, as HAProxy says of each request that it hands on. False: it does not. */
+/* Who the client is, as HAProxy says of each request that it hands on, and the agent's proof of it. False: it does not. */
 bool mux_read_source(struct mux_io *io, const struct upgrade *upgrade);
 
 /* ---- mux_limits.c ---- */

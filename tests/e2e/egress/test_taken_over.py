@@ -24,10 +24,10 @@ OTHER = "other.example.org"
 FOREVER = 2**32 - 1
 
 
-def proxy_header(address, port, authority, unique_id=None):
+def proxy_header(address, port, authority, unique_id=None, source="0.0.0.0"):
     """The PROXY protocol, version 2, as the relay writes it (spoa/proto/proxy_header.c)."""
     values = b"".join(bytes([kind]) + struct.pack(">H", len(value)) + value for kind, value in ((2, authority), (5, unique_id)) if value is not None)
-    ends = bytes(4) + socket.inet_aton(address) + struct.pack(">HH", 0, port)
+    ends = socket.inet_aton(source) + socket.inet_aton(address) + struct.pack(">HH", 0, port)
     return b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + struct.pack(">H", len(ends) + len(values)) + ends + values
 
 
@@ -248,16 +248,64 @@ def test_the_way_to_workers_leads_to_workers_alone(cells):
             worker.accept()
 
 
-def test_a_request_of_a_mux_needs_a_token_whatever_address_it_names(cells):
+def asked_by(cell, source, path, *headers):
+    """What the agent says to HAProxy of a request that comes from there, as HAProxy sees it."""
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+    lines = "".join(f"{line}\r\n" for line in ("host: h", *headers)) + "\r\n"
+    haproxy.ask({1: {"id": "id-1", "method": "GET", "version": "1.1", "path": path, "headers": lines, "source": socket.inet_aton(source), "tls": True}})
+    answer = variables(haproxy.receive()[2])
+    haproxy.close()
+    return answer
+
+
+def proof_of_a_mux(cell, source):
+    """What the agent gives the relay with a mux socket that this address opens (spoa/agent/token/mux_proof.h)."""
+    handover = asked_by(cell, source, "/v1/mux", "connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13", "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==")["handover"].decode()
+    return dict(part.split("=", 1) for part in handover.split(";")).get("source", "").encode()
+
+
+def in_a_mux(cell, source, unique_id, *headers):
+    """The statuses of a request that the relay sends for a client of this address."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
+        sock.settimeout(20)
+        sock.connect(str(cell.run_dir / "mux.sock"))
+        lines = "".join(f"{line}\r\n" for line in ("Host: h", *headers, "Connection: close"))
+        sock.sendall(proxy_header("0.0.0.0", 443, None, unique_id, source) + f"GET /w/sb-1/x HTTP/1.1\r\n{lines}\r\n".encode())
+        return [int(status) for status in re.findall(rb"^HTTP/1.1 (\d+)", b"".join(iter(lambda: sock.recv(65536), b"")), re.M)]
+
+
+@pytest.fixture
+def mux(cells):
     routes = [{"name": "mux", "path": "/v1/mux", "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk"},
               {"name": "http", "path": "/w/{sandbox}/{rest...}", "need": "exec"}]
-    cell = cells(config={"routes": routes, "relay": {"mux": "unix@mux.sock"}}, sandboxes={"sb-1": {"worker": "http://127.0.0.1:9"}})
+    return cells(config={"routes": routes, "relay": {"mux": "unix@mux.sock"}, "agent": {"auth_failures": 3, "threads": 1}}, sandboxes={"sb-1": {"worker": "http://127.0.0.1:9"}})
 
-    def statuses(headers=b""):
-        answer = through(cell, "mux.sock", "10.9.8.7", 443, None, b"GET /w/sb-1/x HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
-        return re.findall(rb"^HTTP/1.1 (\d+)", answer, re.M)
 
-    good = f"Authorization: Bearer {cell.token('sb-1', need=['exec'])}\r\n".encode()
-    for headers in (b"", b"Authorization: Bearer x.y.z\r\n", b"X-Cell-Handover: sandbox=sb-1\r\n"):
-        assert statuses(headers) == [b"401"], headers
-    assert statuses(good) == [b"103", b"502"]  # its ticket, and nobody listens there
+CLIENT, OTHER_CLIENT = "10.9.8.7", "10.9.8.8"
+WRONG = "authorization: Bearer x.y.z"
+
+
+def test_a_request_of_a_mux_needs_a_token(mux):
+    good, known = f"Authorization: Bearer {mux.token('sb-1', need=['exec'])}", proof_of_a_mux(mux, CLIENT)
+    for headers in ([], [WRONG], ["X-Cell-Handover: sandbox=sb-1"]):
+        assert in_a_mux(mux, CLIENT, known, *headers) == [401], headers
+    assert in_a_mux(mux, CLIENT, known, good) == [103, 502]  # its ticket, and nobody listens there
+
+
+def test_a_request_of_a_mux_names_no_address_but_that_of_a_client(mux):
+    """Neither to guess as somebody else, nor to lock him out."""
+    good, known = f"Authorization: Bearer {mux.token('sb-1', need=['exec'])}", proof_of_a_mux(mux, CLIENT)
+    passed = {}
+    for what, source, unique_id in (("nothing", CLIENT, None), ("no proof", CLIENT, b"A" * 28), ("a part of one", CLIENT, known[:-1]), ("more", CLIENT, known + b" "), ("another client's", OTHER_CLIENT, known)):
+        for _ in range(4):
+            statuses = in_a_mux(mux, source, unique_id, WRONG)
+            if statuses != [503]:
+                passed[what] = statuses
+        assert in_a_mux(mux, source, unique_id, good) == [503], what
+    assert not passed
+    for client in (CLIENT, OTHER_CLIENT):
+        answer = asked_by(mux, client, "/w/sb-1/x", WRONG)
+        assert answer["error"] == b"token_invalid", client
+    assert in_a_mux(mux, CLIENT, known, good) == [103, 502]
+    logs = "".join(path.read_text(errors="replace") for path in mux.run_dir.glob("*.log"))
+    assert known.decode() not in logs

@@ -40,7 +40,7 @@ class Client:
         self.cell, self.path, self.headers = cell, path, [("Authorization", "Bearer " + token)]
         self.tunnel, self.attempt, self.recv = secrets.token_hex(16), 0, None
         self.sent, self.acknowledged, self.number, self.parts = [], 0, 0, {}
-        self.ws, self.end = None, None
+        self.ws, self.end, self.address = None, None, None
 
     def query(self, **changes):
         values = {"cr_tunnel": self.tunnel, "cr_attempt": self.attempt, "cr_recv": self.recv} | changes
@@ -48,7 +48,8 @@ class Client:
 
     def open(self, headers=None, protocols=BOTH, path=None, **changes):
         path = f"{path or self.path}?{self.query(**changes)}"
-        return Ws(self.cell.http, path, [("Sec-WebSocket-Protocol", protocols), *(self.headers if headers is None else headers)])
+        sock = self.address and socket.create_connection(("127.0.0.1", self.cell.http), 10, (self.address, 0))
+        return Ws(self.cell.http, path, [("Sec-WebSocket-Protocol", protocols), *(self.headers if headers is None else headers)], sock=sock)
 
     def dial(self):
         """Behind it the gate has what was sent before. Raises Gone."""
@@ -487,6 +488,14 @@ def test_only_who_opened_it_resumes_it(cell, client, worker):
     client.drop()
     client.dial()
     assert legs(cell, "refused") == 5
+
+
+def test_a_client_may_come_back_from_another_address(client, worker):
+    """Each request needs a proof of the address from which its client came last."""
+    for address in ("127.0.0.2", None, "127.0.0.3"):
+        client.drop()
+        client.address = address
+        assert client.dial().hear(client.post("/echo", b"here")) == (200, b"here"), address
 
 
 def test_the_way_is_said_anew(cell, client, worker):

@@ -95,8 +95,8 @@ class Ws:
             super().__init__(response.status)
             self.status, self.body, self.response = response.status, response.body, response
 
-    def __init__(self, port, path, headers=(), timeout=10, show_control=False, host="cell.test"):
-        self.http = Http1(port, timeout=timeout)
+    def __init__(self, port, path, headers=(), timeout=10, show_control=False, host="cell.test", sock=None):
+        self.http = Http1(port, timeout=timeout, sock=sock)
         self.show_control = show_control
         self.response = self.http.upgrade(path, headers, host)
         if self.response.status != 101:

@@ -10,6 +10,7 @@
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/agent/model/request_text.h"
+#include "spoa/agent/token/mux_proof.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/proto/handover.h"
 
@@ -134,6 +135,10 @@ struct world {
     unsigned looked_up, woken;
     bool open, wakes;
     struct auth_failure_limiter *limiter;
+    struct key *ticket_key;
+    bool mux; /* the relay asks, with this proof, for a client of this address */
+    struct slice proof;
+    struct address source;
     int64_t not_before;
     const struct decide_trace *trace;
     uint8_t scratch[DECIDE_SCRATCH];
@@ -267,6 +272,7 @@ static int tear_down(void **state)
     tokens_free(w->tokens);
     token_cache_free(w->cache);
     auth_failure_limiter_free(w->limiter);
+    key_free(w->ticket_key);
     records_release(w->records);
     json_free(w->doc);
     free(w);
@@ -306,9 +312,13 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
     static uint8_t memory[32768];
     struct writer text = writer_of(memory, sizeof memory);
     assert_true(request_from_text(expand(w, 0, line), lines, count, &text, &request, &why));
+    request.mux = w->mux;
+    request.proof = w->proof;
+    request.source = w->source;
     struct writer scratch = writer_of(w->scratch, w->scratch_size);
     struct decide_view view = {.routes = w->routes,
                                .tokens = w->tokens,
+                               .ticket_key = w->ticket_key,
                                .open = w->open,
                                .cache = w->cache,
                                .limiter = w->limiter,
@@ -755,6 +765,47 @@ static void a_mux_socket_is_its_token_s_whatever_others_behind_its_address_guess
     ROWS_CHECK(w, more);
     assert_true(mux_is_of(w, B("all"), "org=o1"));
     assert_false(mux_is_of(w, "Authorization: Bearer a.b.c", "org="));
+}
+
+/* Writes the proof that w->source opened a mux socket, which lasts until then. */
+static void prove(struct world *w, uint8_t memory[static MUX_PROOF_TEXT], int64_t until)
+{
+    struct writer out = writer_of(memory, MUX_PROOF_TEXT);
+    w->proof = mux_proof_write(w->ticket_key, &w->source, until, &out);
+}
+
+static void a_request_of_a_mux_socket_names_no_address_that_opened_none(void **state)
+{
+    static const char *const good[] = {B("all"), NULL};
+    static const struct row wrong[] = {{"GET " PROXY, {"Authorization: Bearer a.b.c"}, "401 token_invalid"}},
+                            refused[] = {
+                                {"GET " PROXY, {"Authorization: Bearer a.b.c"}, "503 agent_unavailable"},
+                                {"GET " PROXY, {B("all")}, "503 agent_unavailable"}};
+    struct world *w = *state;
+    uint8_t memory[MUX_PROOF_TEXT];
+    struct fail why;
+    struct verdict v;
+    w->limiter = auth_failure_limiter_new();
+    w->ticket_key = key_secret(SLICE_LITERAL("0123456789abcdef0123456789abcdef"), 32, "test", &why);
+    w->source = (struct address){.family = 4, .bytes = {192, 0, 2, 7}};
+    assert_non_null(w->limiter);
+    assert_non_null(w->ticket_key);
+    assert_true(mux_is_of(w, B("all"), "source="));
+    w->mux = true;
+    ROWS_CHECK(w, refused);
+    prove(w, memory, NOW - 1);
+    ROWS_CHECK(w, refused);
+    prove(w, memory, NOW + 5);
+    w->source.bytes[3]++;
+    for (int i = 0; i < 5; i++)
+        ROWS_CHECK(w, refused);
+    assert_true(ask(w, "GET " PROXY, good, &v));
+    assert_int_equal(v.source.family, 0); /* nor does it stand in a log */
+    w->source.bytes[3]--;
+    ROWS_CHECK(w, wrong); /* none of those counted */
+    assert_true(ask(w, "GET " PROXY, good, &v));
+    assert_int_equal(v.kind, VERDICT_DIRECT);
+    assert_int_equal(v.good_until, NOW + 5);
 }
 
 static void a_suspended_sandbox_is_woken_by_who_may_use_it(void **state)
@@ -1390,6 +1441,7 @@ int main(void)
         TEST(a_request_without_a_credential_never_counts),
         TEST(wrong_tokens_are_bounded_and_right_ones_pass),
         TEST(a_mux_socket_is_its_token_s_whatever_others_behind_its_address_guess),
+        TEST(a_request_of_a_mux_socket_names_no_address_that_opened_none),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),
