@@ -15,11 +15,12 @@ struct admin {
     size_t count;
     struct admin_rules rules;
     struct http_server server;
-    struct loop_task gone;
+    struct loop_task gone; /* frees the memory after the connections are closed */
 };
 
 /* ---- answers ---- */
 
+/* Returns the reason phrase of a status (RFC 9110 section 15). */
 static const char *reason(unsigned status)
 {
     switch (status) {
@@ -48,26 +49,25 @@ static const char *reason(unsigned status)
     }
 }
 
-static const char *field_of(unsigned status)
-{
-    return status == 405 ? "Allow: GET, HEAD\r\n" : status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
-}
-
-/* All of it or nothing. */
+/* Writes the whole answer, or nothing if there is no room. */
 static void put_answer(struct buffer *to, unsigned status, const char *type, const char *policy,
                        struct slice body, bool head_only)
 {
     char memory[1024];
     struct writer head = writer_of(memory, sizeof memory);
+    const char *field = status == 405   ? "Allow: GET, HEAD\r\n"
+                        : status == 401 ? "WWW-Authenticate: Bearer\r\n"
+                                        : ""; /* the field that the status requires */
     writer_printf(&head,
                   "HTTP/1.1 %u %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
                   "Content-Security-Policy: %s\r\n" HTTP_SITE_FIELDS "Connection: close\r\n\r\n",
-                  status, reason(status), field_of(status), type, body.len,
+                  status, reason(status), field, type, body.len,
                   policy ? policy : "default-src 'none'; frame-ancestors 'none'");
     if (head.full || !buffer_put(to, writer_slice(&head)) || (!head_only && !buffer_put(to, body)))
         buffer_free(to);
 }
 
+/* Writes an error as JSON. */
 static void put_error(struct buffer *to, unsigned status, const char *code, const char *message)
 {
     char memory[256];
@@ -78,24 +78,13 @@ static void put_error(struct buffer *to, unsigned status, const char *code, cons
 
 /* ---- requests ---- */
 
-static void put_page(const struct admin_page *page, struct slice query, bool head_only, struct buffer *to)
-{
-    struct admin_answer answer = {.status = 200, .type = "text/plain; charset=utf-8"};
-    answer.body = buffer_with_limit(ADMIN_BODY_MAX);
-    if (page->make(page->context, query, &answer))
-        put_answer(to, answer.status, answer.type, answer.policy, buffer_slice(&answer.body), head_only);
-    else
-        put_error(to, 500, "internal", "The page could not be made.");
-    buffer_free(&answer.body);
-}
-
 struct slice admin_token(struct slice content)
 {
     struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
     return slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
 }
 
-/* Whether the request brings the token. One that cannot be read, or is empty, admits nobody. */
+/* Returns whether the request has the token. A token that cannot be read, or is empty, admits nobody. */
 static bool brings_token(const struct http_head *head, const char *path)
 {
     struct slice said = http_get(head, "Authorization"), file;
@@ -110,6 +99,7 @@ static bool brings_token(const struct http_head *head, const char *path)
     return same;
 }
 
+/* Writes the answer to a request. */
 static void answer_request(const struct admin *admin, const struct http_head *head, struct buffer *to)
 {
     const struct admin_rules *rules = &admin->rules;
@@ -120,39 +110,42 @@ static void answer_request(const struct admin *admin, const struct http_head *he
         put_error(to, 405, "method_not_allowed", "Only GET and HEAD are allowed here.");
         return;
     }
-    struct slice host = http_get(head, "Host"); /* absent in HTTP/1.0, which no browser speaks */
+    struct slice host = http_get(head, "Host"); /* absent in HTTP/1.0, which no browser sends */
     if (!rules->anyone && slice_present(host) && !http_site_is_unnamed(http_site_name(host))) {
         put_error(to, 421, "bad_request", "The Host must be localhost or an IP address.");
         return;
     }
     if (!http_site_is_own(head)) {
-        put_error(to, 403, "origin_refused", "Pages of other origins may not ask here.");
+        put_error(to, 403, "origin_refused", "Pages of other origins may not send requests here.");
         return;
     }
     if (rules->token_file && slice_is(path, rules->guarded) && !brings_token(head, rules->token_file)) {
-        put_error(to, 401, "token_invalid", "This page wants a token that is missing or wrong.");
+        put_error(to, 401, "token_invalid", "This page requires a token, which is missing or wrong.");
         return;
     }
     for (size_t i = 0; i < admin->count; i++) {
-        if (slice_is(path, admin->pages[i].path)) {
-            put_page(&admin->pages[i], query, head_only, to);
-            return;
-        }
+        const struct admin_page *page = &admin->pages[i];
+        if (!slice_is(path, page->path))
+            continue;
+        struct admin_answer answer = {.status = 200, .type = "text/plain; charset=utf-8"};
+        answer.body = buffer_with_limit(ADMIN_BODY_MAX);
+        if (page->make(page->context, query, &answer))
+            put_answer(to, answer.status, answer.type, answer.policy, buffer_slice(&answer.body), head_only);
+        else
+            put_error(to, 500, "internal", "The page could not be made.");
+        buffer_free(&answer.body);
+        return;
     }
     put_error(to, 404, "not_found", "There is no such page.");
 }
 
 /* ---- the server ---- */
 
-static struct admin *admin_of(struct http_server *server)
-{
-    return (struct admin *)((char *)server - offsetof(struct admin, server));
-}
-
-/* A body is not waited for. */
+/* Answers at once: a body of the request is not read. */
 static void answer(struct http_exchange *x)
 {
-    const struct admin *admin = admin_of(http_conn_server(x->conn));
+    struct http_server *server = http_conn_server(x->conn);
+    const struct admin *admin = (const struct admin *)((char *)server - offsetof(struct admin, server));
     answer_request(admin, x->head, &http_stream(x->conn)->out);
     http_finish(x->conn);
 }
@@ -166,6 +159,7 @@ static struct http_exchange *on_request(struct http_server *server, struct http_
     return x;
 }
 
+/* Answers a request that the HTTP server has refused. */
 static void refuse(struct http_server *server, unsigned status, struct buffer *to)
 {
     (void)server;
@@ -206,6 +200,7 @@ void admin_free(struct admin *admin)
     if (!admin)
         return;
     net_unlisten(http_server_close(&admin->server));
-    admin->gone = (struct loop_task){.run = free, .context = admin}; /* behind its connections */
+    admin->gone =
+        (struct loop_task){.run = free, .context = admin}; /* runs after the connections have ended */
     loop_defer(admin->server.loop, &admin->gone);
 }

@@ -10,15 +10,16 @@
 #include "spoa/net/stream.h"
 
 #define READ_SIZE      4096
-#define ANSWER_MAX     ((size_t)64 << 20)
-#define CONNECTIONS    64 /* more wait in the backlog */
+#define ANSWER_MAX     ((size_t)64 << 20) /* bytes */
+#define CONNECTIONS    64                 /* connections at a time; others wait in the backlog */
 #define ACCEPTS_A_TURN 16
-#define PATIENCE       (5 * SECOND) /* for the request, and for each step of the answer */
+#define PATIENCE       (5 * SECOND) /* time for the request, and for each step of the answer */
 
-/* A connection, which is one line each way. */
+/* One connection, which carries one line each way. */
 struct conversation {
-    struct control *control; /* NULL: it has gone */
-    struct conversation *next, **link;
+    struct control *control; /* NULL after control_free */
+    struct conversation *next,
+        **link; /* list of the control's connections, and the pointer that points here */
     struct stream stream;
 };
 
@@ -28,11 +29,12 @@ struct control {
     struct loop *loop;
     struct listener listener;
     struct conversation *conversations;
-    unsigned open;
+    unsigned open; /* number of connections */
 };
 
 /* ---- answers ---- */
 
+/* Writes an error, or nothing if there is no room. */
 static void put_refusal(struct buffer *to, const char *error)
 {
     bool good = buffer_put(to, SLICE_LITERAL("{\"ok\":false,\"error\":")) &&
@@ -41,25 +43,22 @@ static void put_refusal(struct buffer *to, const char *error)
         buffer_free(to);
 }
 
-static void put_success(struct buffer *to, struct slice members)
-{
-    bool good = buffer_put(to, SLICE_LITERAL("{\"ok\":true")) && buffer_put(to, members) &&
-                buffer_put(to, SLICE_LITERAL("}\n"));
-    if (!good)
-        buffer_free(to);
-}
-
+/* Runs a command and writes its answer, or nothing if there is no room. */
 static void run_command(const struct control_command *command, const struct json *doc, struct buffer *to)
 {
     struct buffer members = buffer_with_limit(CONTROL_MEMBERS_MAX);
     struct fail why = {"the command failed"};
-    if (command->run(command->context, doc, json_root(doc), &members, &why))
-        put_success(to, buffer_slice(&members));
-    else
+    if (command->run(command->context, doc, json_root(doc), &members, &why)) {
+        if (!buffer_put(to, SLICE_LITERAL("{\"ok\":true")) || !buffer_put(to, buffer_slice(&members)) ||
+            !buffer_put(to, SLICE_LITERAL("}\n")))
+            buffer_free(to);
+    } else {
         put_refusal(to, why.text);
+    }
     buffer_free(&members);
 }
 
+/* Writes the answer to one line. */
 static void answer_line(const struct control_command *commands, size_t count, struct slice line,
                         struct buffer *to)
 {
@@ -96,6 +95,7 @@ bool control_respond(const struct control_command *commands, size_t count, struc
 
 /* ---- the server ---- */
 
+/* Sends the answer and closes the connection. An answer that did not fit closes it at once. */
 static void answer(struct conversation *c)
 {
     static const struct stream_linger linger = {.step = PATIENCE, .grace = PATIENCE, .drain = 1 << 20};
@@ -158,7 +158,7 @@ static void on_accepted(void *owner, int fd)
     *c = (struct conversation){.control = control,
                                .stream = {.user = &stream_user,
                                           .owner = c,
-                                          /* what is read at once behind the last byte that fits has room */
+                                          /* room for what one read may bring after the last byte that fits */
                                           .in = buffer_with_limit(CONTROL_REQUEST_MAX + READ_SIZE),
                                           .out = buffer_with_limit(ANSWER_MAX)}};
     LIST_PUSH(control->conversations, c);
@@ -190,6 +190,6 @@ void control_free(struct control *control)
         c->control = NULL;
         stream_close(&c->stream);
     }
-    net_unlisten(listener_release(&control->listener)); /* the file of the socket goes too */
+    net_unlisten(listener_release(&control->listener)); /* removes the socket's file too */
     free(control);
 }

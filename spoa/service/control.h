@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control: the operator's commands over a Unix socket of mode 0600, which is all the authentication there is.
- * One connection carries one line of JSON each way:
+ * control: the operator's commands over a Unix socket. Its mode, 0600, is the only authentication. A connection carries one line of
+ * JSON each way:
  *
  *     {"command":"kick","id":"t-17"}
  *     {"ok":true, ...}   or   {"ok":false,"error":"there is no tunnel t-17"}
@@ -14,30 +14,36 @@
 #include "spoa/net/loop.h"
 #include "spoa/net/net.h"
 
+/* One command. */
 struct control_command {
     const char *name;
-    /* Appends members of the answer's object, each with a comma in front (",\"tunnels\":3"), or nothing.
-     * False: why is the answer's error. */
+    /* Runs the command, and appends members of the answer's object, each with a comma in front (",\"tunnels\":3"), or nothing. Returns
+     * false with *why, which is the answer's error. */
     bool (*run)(void *context, const struct json *doc, const json_node *request, struct buffer *members,
                 struct fail *why);
     void *context;
 };
 
-enum { CONTROL_REQUEST_MAX = 64 << 10, CONTROL_MEMBERS_MAX = 32 << 20 };
+enum {
+    CONTROL_REQUEST_MAX = 64 << 10,
+    CONTROL_MEMBERS_MAX = 32 << 20
+}; /* bytes of a request; of an answer's members */
 
 struct control;
-/* Takes over the listener, also when it fails: NULL when out of memory. The commands must outlive it. */
+/* Serves `commands` on `listener`, which it takes over in any case. The commands must outlive the result. Returns NULL if memory is
+ * short. */
 struct control *control_new(struct loop *loop, int listener, const struct control_command *commands,
-                            size_t count);
-void control_free(struct control *control); /* NULL is fine */
+                            size_t count) MUST_CHECK;
+/* Closes the listener and its connections; NULL is fine. */
+void control_free(struct control *control);
 
-/* The answer to one request, for control_new and for tests: true when `bytes` held a line. */
+/* Writes the answer to one request. Returns false if `bytes` do not hold a whole line yet. */
 bool control_respond(const struct control_command *commands, size_t count, struct slice bytes,
-                     struct buffer *answer);
+                     struct buffer *answer) MUST_CHECK;
 
-/* For the operator's command: asks and waits, for at most `patience` microseconds in all. request: one line of JSON without
- * its end. *answer is appended to without the line's end. False: errno says why, too; ETIMEDOUT is nobody's answer. */
+/* Sends a command and waits for the answer, at most `patience` [µs] in all. `request` is one line of JSON without its end; the answer is
+ * appended to *answer without its end. Returns false with *why and errno; ETIMEDOUT means that nobody has answered. */
 bool control_ask(const struct net_address *address, struct slice request, uint64_t patience,
-                 struct buffer *answer, struct fail *why);
+                 struct buffer *answer, struct fail *why) MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "spoa/service/control.h"
 
+/* Waits until the descriptor is ready. Returns false with *why and errno, ETIMEDOUT after the deadline. */
 static bool await(int fd, short events, uint64_t deadline, struct fail *why)
 {
     for (;;) {
@@ -22,6 +23,7 @@ static bool await(int fd, short events, uint64_t deadline, struct fail *why)
     }
 }
 
+/* Sends everything. Returns false with *why and errno. */
 static bool send_all(int fd, struct slice rest, uint64_t deadline, struct fail *why)
 {
     while (rest.len) {
@@ -35,7 +37,7 @@ static bool send_all(int fd, struct slice rest, uint64_t deadline, struct fail *
     return true;
 }
 
-/* Up to the end of the line. */
+/* Receives until the end of the line. Returns false with *why and errno. */
 static bool receive_line(int fd, uint64_t deadline, struct buffer *answer, struct fail *why)
 {
     for (;;) {
@@ -62,6 +64,7 @@ static bool receive_line(int fd, uint64_t deadline, struct buffer *answer, struc
     }
 }
 
+/* Waits for the connection, sends the request and receives the answer. */
 static bool converse(int fd, struct slice request, uint64_t patience, struct buffer *answer, struct fail *why)
 {
     uint64_t deadline = loop_clock() + patience;

@@ -18,13 +18,7 @@ static void print_usage(const struct daemon_program *program, FILE *to)
             program->has_keeper ? " [--no-keeper] [--server-pid=FILE]" : "");
 }
 
-/* Keys of no section, and those of the program's own. */
-static bool is_own(const struct daemon_program *program, const char *key)
-{
-    size_t section = strcspn(key, ".");
-    return key[section] == '\0' || slice_is(slice_of(key, section), program->section);
-}
-
+/* Prints the usage, and the keys that are the program's own or have no section. */
 static void print_help(const struct daemon_program *program, FILE *to)
 {
     size_t count;
@@ -46,26 +40,24 @@ static void print_help(const struct daemon_program *program, FILE *to)
                   "  --server-pid=FILE  the process id of the one that works, rewritten when another one takes over\n"
                 : "",
             program->has_keeper ? " SIGUSR2 upgrades to the program at its path." : "");
-    for (size_t i = 0; i < count; i++)
-        if (is_own(program, table[i].key))
+    for (size_t i = 0; i < count; i++) {
+        size_t section = strcspn(table[i].key, ".");
+        if (!table[i].key[section] || slice_is(slice_of(table[i].key, section), program->section))
             options_help(to, &table[i], 1);
+    }
 }
 
-static bool leave(int code, int *exit_code)
-{
-    *exit_code = code;
-    return false;
-}
-
+/* Reports a mistake in the arguments. Returns false, with the exit code for it. */
 static bool mistake(const struct daemon_program *program, FILE *err, const char *what, const char *word,
                     int *exit_code)
 {
     fprintf(err, "%s: %s %s\n", program->name, what, word);
     print_usage(program, err);
-    return leave(DAEMON_USAGE, exit_code);
+    *exit_code = DAEMON_USAGE;
+    return false;
 }
 
-/* The key by its name of today, whichever the text has. */
+/* Returns the key of an override by its present name, whichever name the text has. */
 static struct slice overridden(const char *text)
 {
     size_t count;
@@ -75,23 +67,7 @@ static struct slice overridden(const char *text)
     return option ? slice_text(option->key) : key;
 }
 
-static bool is_overridden(const struct daemon_arguments *arguments, const char *text)
-{
-    for (size_t i = 0; i < arguments->overrides_count; i++)
-        if (slice_equal(overridden(arguments->overrides[i]), overridden(text)))
-            return true;
-    return false;
-}
-
-static bool take_override(struct daemon_arguments *arguments, const char *text)
-{
-    if (arguments->overrides_count == DAEMON_OVERRIDES_MAX)
-        return false;
-    arguments->overrides[arguments->overrides_count++] = text;
-    return true;
-}
-
-/* Returns the letter of a long option; 0 if it is taken; '-' if there is none of this name. */
+/* Returns the letter of a long option, 0 if it has none, or '-' if there is no such option. */
 static int long_option(const struct daemon_program *program, struct daemon_arguments *arguments,
                        const char *name)
 {
@@ -116,10 +92,10 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
                       struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code)
 {
     *arguments = (struct daemon_arguments){.path = NULL};
-    optind = 0; /* also for a second run within a test */
+    optind = 0; /* getopt starts over, for a second run in a test */
     opterr = 0;
     for (int option; (option = getopt(argc, argv, ":c:o:tVh-:")) != -1;) {
-        if (option == '-') /* a long one */
+        if (option == '-') /* a long option */
             option = long_option(program, arguments, optarg);
         switch (option) {
         case 'c':
@@ -128,12 +104,16 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
             arguments->path = optarg;
             break;
         case 'o':
-            if (is_overridden(arguments, optarg))
-                return mistake(program, err, "given twice:", optarg, exit_code);
-            if (take_override(arguments, optarg))
-                break;
-            fprintf(err, "%s: more than %d times -o\n", program->name, DAEMON_OVERRIDES_MAX);
-            return leave(DAEMON_USAGE, exit_code);
+            for (size_t i = 0; i < arguments->overrides_count; i++)
+                if (slice_equal(overridden(arguments->overrides[i]), overridden(optarg)))
+                    return mistake(program, err, "given twice:", optarg, exit_code);
+            if (arguments->overrides_count == DAEMON_OVERRIDES_MAX) {
+                fprintf(err, "%s: more than %d times -o\n", program->name, DAEMON_OVERRIDES_MAX);
+                *exit_code = DAEMON_USAGE;
+                return false;
+            }
+            arguments->overrides[arguments->overrides_count++] = optarg;
+            break;
         case 't':
             arguments->check = true;
             break;
@@ -141,14 +121,16 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
             break;
         case 'V':
             fprintf(out, "%s %s\n", program->name, CELLGATE_VERSION);
-            return leave(DAEMON_OK, exit_code);
+            *exit_code = DAEMON_OK;
+            return false;
         case 'h':
             print_help(program, out);
-            return leave(DAEMON_OK, exit_code);
+            *exit_code = DAEMON_OK;
+            return false;
         case '-':
             return mistake(program, err, "unknown option", argv[optind - 1], exit_code);
         default:
-            return mistake(program, err, option == ':' ? "a value is missing behind" : "unknown option",
+            return mistake(program, err, option == ':' ? "a value is missing after" : "unknown option",
                            (const char[]){'-', (char)optopt, '\0'}, exit_code);
         }
     }
@@ -161,9 +143,10 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
 struct daemon_signals {
     struct daemon_handler handler;
     struct loop_io io;
-    bool draining;
+    bool draining; /* the first SIGTERM or SIGINT has come */
 };
 
+/* Returns the signals that the daemon handles. */
 static sigset_t awaited(void)
 {
     static const int numbers[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
@@ -181,14 +164,19 @@ void daemon_signals_block(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void on_signal(struct daemon_signals *signals, unsigned number)
+static void on_ready(void *owner, int events)
 {
+    (void)events;
+    struct daemon_signals *signals = owner;
+    struct signalfd_siginfo info;
+    if (read(loop_io_fd(&signals->io), &info, sizeof info) != (ssize_t)sizeof info)
+        return;
     const struct daemon_handler *h = &signals->handler;
-    if (number == SIGHUP) {
+    if (info.ssi_signo == SIGHUP) {
         h->reload(h->context);
-    } else if (number == SIGUSR1) {
+    } else if (info.ssi_signo == SIGUSR1) {
         h->summary(h->context);
-    } else if (number == SIGUSR2) {
+    } else if (info.ssi_signo == SIGUSR2) {
         if (h->hand_over)
             h->hand_over(h->context);
     } else if (signals->draining) {
@@ -197,15 +185,6 @@ static void on_signal(struct daemon_signals *signals, unsigned number)
         signals->draining = true;
         h->drain(h->context);
     }
-}
-
-static void on_ready(void *owner, int events)
-{
-    (void)events;
-    struct daemon_signals *signals = owner;
-    struct signalfd_siginfo info;
-    if (read(loop_io_fd(&signals->io), &info, sizeof info) == (ssize_t)sizeof info)
-        on_signal(signals, info.ssi_signo);
 }
 
 struct daemon_signals *daemon_signals_open(struct loop *loop, const struct daemon_handler *handler,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* daemon: what agent and relay have in common before and around their work: arguments, signals, descriptors.
- */
+/* daemon: what agent and relay have in common before and around their work: arguments, signals, descriptors. */
 #ifndef CELLGATE_SERVICE_DAEMON_H
 #define CELLGATE_SERVICE_DAEMON_H
 
@@ -13,32 +12,34 @@
 enum { DAEMON_OK = 0, DAEMON_FAILED = 1, DAEMON_USAGE = 2 };
 
 /* ---- arguments ---- */
-enum { DAEMON_OVERRIDES_MAX = 64 };
+enum { DAEMON_OVERRIDES_MAX = 64 }; /* maximum number of -o */
 
+/* The program, for -h and error messages. */
 struct daemon_program {
     const char *name;    /* "cellgate-agent" */
     const char *summary; /* one sentence for -h */
-    const char *section; /* "agent": whose keys -h lists, beside those of no section */
-    bool has_keeper;     /* it knows --no-keeper and --server-pid (spoa/service/keeper.h) */
+    const char *section; /* "agent": -h lists its keys, and those without a section */
+    bool has_keeper; /* the program has the options --no-keeper and --server-pid (spoa/service/keeper.h) */
 };
 
 struct daemon_arguments {
-    const char *path; /* of the configuration */
-    bool check;       /* -t: check it and leave */
-    bool no_keeper;   /* --no-keeper: the daemon works in its own process */
-    const char *server_pid; /* --server-pid=FILE; NULL: it is not written */
-    const char *overrides[DAEMON_OVERRIDES_MAX];
+    const char *path;                            /* path of the configuration file */
+    bool check;                                  /* -t: only check the configuration */
+    bool no_keeper;                              /* --no-keeper: the daemon works in its own process */
+    const char *server_pid;                      /* file of --server-pid, or NULL */
+    const char *overrides[DAEMON_OVERRIDES_MAX]; /* texts "KEY=VALUE" of -o */
     size_t overrides_count;
 };
 
-/* Reads argv. False when the program is to leave at once with *exit_code (after -h, -V or a mistake): what
- * had to be said was written to `out` or `err`. */
+/* Reads argv. Returns false if the program must end now with *exit_code (after -h, -V or a mistake); the text was written to `out` or
+ * `err`. */
 bool daemon_arguments(const struct daemon_program *program, int argc, char **argv,
-                      struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code);
+                      struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code) MUST_CHECK;
 
 /* ---- signals ---- */
 struct daemon_signals;
 
+/* Call-backs for signals, run on the loop. */
 struct daemon_handler {
     void (*reload)(void *context);  /* SIGHUP */
     void (*drain)(void *context);   /* the first SIGTERM or SIGINT */
@@ -48,16 +49,16 @@ struct daemon_handler {
     void *context;
 };
 
-/* Before the first thread is started: all threads inherit that these signals wait for daemon_signals_open.
- * SIGPIPE is ignored. */
+/* Blocks these signals and ignores SIGPIPE. Call it before the first thread is started, because threads inherit this. */
 void daemon_signals_block(void);
-/* From now on signals come as callbacks of the loop. NULL when there is no descriptor or memory. */
+/* Delivers signals as call-backs of the loop. Returns NULL with *why if memory or descriptors are short. */
 struct daemon_signals *daemon_signals_open(struct loop *loop, const struct daemon_handler *handler,
-                                           struct fail *why);
-void daemon_signals_close(struct daemon_signals *signals); /* NULL is fine */
+                                           struct fail *why) MUST_CHECK;
+/* Stops the delivery; NULL is fine. */
+void daemon_signals_close(struct daemon_signals *signals);
 
 /* ---- descriptors ---- */
-/* Raises the limit of open files to the hard one; *limit is what it is then. */
-bool daemon_raise_files(uint64_t *limit, struct fail *why);
+/* Raises the soft limit of open files to the hard limit, and stores it in *limit. Returns false with *why. */
+bool daemon_raise_files(uint64_t *limit, struct fail *why) MUST_CHECK;
 
 #endif

@@ -11,8 +11,8 @@ struct slice http_site_name(struct slice host)
     struct slice name = slice_sub(rest, 0, slice_find(rest, ':'));
     if (!in_brackets)
         return name;
-    return name.len ? host
-                    : slice_sub(host, 1, bracket - 1); /* what stands behind the bracket is part of a name */
+    /* text after the bracket that is not a port makes this a name, which no address is equal to */
+    return name.len ? host : slice_sub(host, 1, bracket - 1);
 }
 
 static bool is_address(struct slice name, struct cidr *address)
@@ -36,7 +36,7 @@ bool http_site_is_loopback(struct slice name)
            (cidr_contains(&ip4, &address.network) || cidr_contains(&ip6, &address.network));
 }
 
-/* A browser writes the same host and port into both, and leaves out the same default port. */
+/* A browser writes the same host and port into Origin and Host, and omits the same default port. */
 bool http_site_is_own(const struct http_head *head)
 {
     struct slice origin = http_get(head, "Origin"), host = http_get(head, "Host");

@@ -15,38 +15,39 @@
 #include "spoa/service/redact.h"
 
 enum {
-    LINE_MAX_BYTES = 4096, /* with its line feed; PIPE_BUF: what a ready pipe takes at once, in one piece */
-    VALUE_MAX = 1024,
-    QUEUE_BYTES = 256 << 10,
-    LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
-    PATIENCE_MS = 1000,   /* with the thread, behind that */
-    REST_MS = 5,          /* between two writes: lines that come meanwhile wake nobody */
-    KINDS = 64,           /* messages that are counted at a time; there are about as many */
+    LINE_MAX_BYTES = 4096,   /* bytes of a line; PIPE_BUF, which a ready pipe takes in one piece */
+    VALUE_MAX = 1024,        /* bytes of a value */
+    QUEUE_BYTES = 256 << 10, /* bytes that wait to be written */
+    LAST_WORDS_MS = 1000,    /* time for writing the queue when the log ends */
+    PATIENCE_MS = 1000,      /* additional time for the thread to end after that */
+    REST_MS = 5,             /* pause between two writes; lines that come during it wake nobody */
+    KINDS = 64,              /* messages whose lines are counted; a daemon has about this number */
 };
 
-/* Lines of one message. */
+/* The lines of one message in the present window. */
 struct kind {
-    const char *message; /* a literal; NULL: the place is free */
+    const char *message; /* a literal, or NULL if the place is free */
     enum log_level level;
-    int64_t since; /* when its window began, milliseconds of the monotonic clock */
-    unsigned lines;
-    uint64_t held_back;
+    int64_t since;      /* start of the window [ms of the monotonic clock] */
+    unsigned lines;     /* number of lines in the window */
+    uint64_t held_back; /* number of them that were not written */
 };
 
 struct log {
     int fd;
     enum log_level level;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all below but dropped; held to copy one line, never over a system call */
-    pthread_cond_t wake;
-    uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
-    size_t queued;
+    pthread_mutex_t lock;     /* guards the fields below but dropped; never held during a system call */
+    pthread_cond_t wake;      /* signals to the thread and to log_free */
+    uint8_t *queue, *writing; /* buffers of QUEUE_BYTES; `writing` belongs to the thread */
+    size_t queued;            /* bytes in `queue` */
     bool stopping;
-    bool rests;       /* the thread looks by itself soon */
-    bool urgent;      /* a line of these should not wait for that */
-    int64_t rest_end; /* milliseconds of the monotonic clock */
-    bool ended, left; /* the thread has; log_free did not wait for that: the thread frees all this */
-    int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
+    bool rests;       /* the thread pauses until rest_end */
+    bool urgent;      /* a line must not wait for the end of the pause */
+    int64_t rest_end; /* [ms of the monotonic clock] */
+    bool ended;       /* the thread has ended */
+    bool left;        /* log_free did not wait for that: the thread frees everything */
+    int64_t deadline; /* end of writing after log_free [ms of the monotonic clock] */
     struct kind kinds[KINDS];
     _Atomic uint64_t dropped, held_back;
 };
@@ -55,7 +56,7 @@ struct log {
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-/* `places` digits, with zeros in front. */
+/* Writes `places` digits, with leading zeros. */
 static void put_digits(struct writer *w, uint64_t v, size_t places)
 {
     uint8_t digits[20];
@@ -64,7 +65,7 @@ static void put_digits(struct writer *w, uint64_t v, size_t places)
     writer_put(w, slice_of(digits, places));
 }
 
-/* A thread writes many lines in a second: what their times have in common is made once. */
+/* Writes the time. A thread writes many lines in a second, so the text of the second is kept. */
 static void put_time(struct writer *w)
 {
     static _Thread_local time_t second = -1;
@@ -80,7 +81,7 @@ static void put_time(struct writer *w)
     writer_u8(w, 'Z');
 }
 
-/* What stands in a value as it is: BARE without quotes, PLAIN between them. */
+/* How a byte may stand in a value: BARE without quotes, PLAIN between quotes; others are escaped. */
 enum { PLAIN = 1, BARE = 3 };
 static const uint8_t marks[256] = {
     ['!'] = BARE,         ['#' ... '<'] = BARE, ['>' ... '['] = BARE,
@@ -95,6 +96,7 @@ static bool needs_quotes(struct slice value)
     return value.len == 0;
 }
 
+/* Writes a byte that must be escaped. */
 static void put_special(struct writer *w, uint8_t c)
 {
     static const char controls[] = "\n\r\t", letters[] = "nrt";
@@ -120,6 +122,7 @@ static void put_escaped(struct writer *w, struct slice text)
     }
 }
 
+/* Writes a value, cut to VALUE_MAX and with credentials redacted. */
 static void put_value(struct writer *w, struct slice value)
 {
     bool quoted = needs_quotes(value);
@@ -139,25 +142,7 @@ static void put_value(struct writer *w, struct slice value)
     writer_text(w, quote);
 }
 
-static void put_int(struct writer *w, int64_t v)
-{
-    if (v < 0)
-        writer_u8(w, '-');
-    writer_decimal(w, v < 0 ? -(uint64_t)v : (uint64_t)v);
-}
-
-static void put_seconds(struct writer *w, double seconds)
-{
-    if (!(seconds >= 0 && seconds < 1e9)) {
-        writer_printf(w, "%.6f", seconds);
-        return;
-    }
-    uint64_t microseconds = (uint64_t)(seconds * 1e6 + 0.5);
-    writer_decimal(w, microseconds / 1000000);
-    writer_u8(w, '.');
-    put_digits(w, microseconds % 1000000, 6);
-}
-
+/* Writes one field. */
 static void put_field(struct writer *w, const struct log_field *field)
 {
     writer_u8(w, ' ');
@@ -168,18 +153,27 @@ static void put_field(struct writer *w, const struct log_field *field)
         put_value(w, field->text);
         break;
     case LOG_FIELD_INT:
-        put_int(w, field->i);
+        if (field->i < 0)
+            writer_u8(w, '-');
+        writer_decimal(w, field->i < 0 ? -(uint64_t)field->i : (uint64_t)field->i);
         break;
     case LOG_FIELD_UINT:
         writer_decimal(w, field->u);
         break;
     case LOG_FIELD_SECONDS:
-        put_seconds(w, field->seconds);
+        if (field->seconds >= 0 && field->seconds < 1e9) {
+            uint64_t microseconds = (uint64_t)(field->seconds * 1e6 + 0.5);
+            writer_decimal(w, microseconds / 1000000);
+            writer_u8(w, '.');
+            put_digits(w, microseconds % 1000000, 6);
+        } else {
+            writer_printf(w, "%.6f", field->seconds);
+        }
         break;
     }
 }
 
-/* A field that does not fit is left out, with all behind it, and the line says so. */
+/* Formats a line and returns its length. If a field does not fit, it and those after it are omitted, and the line has cut=true. */
 static size_t format_line(uint8_t line[LINE_MAX_BYTES], enum log_level level, const char *message,
                           const struct log_field *fields, size_t count)
 {
@@ -214,7 +208,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* With the lock held. A wake-up costs more than the line: while the thread rests only trouble and a full queue do it. */
+/* Wakes the thread for a line, with the lock held. Waking costs more than the line, so during a pause only an urgent line and a queue
+ * that is half full do it. */
 static void wake_for_line(struct log *log, enum log_level level)
 {
     bool urgent = log->rests && !log->urgent && (level >= LOG_WARN || log->queued > QUEUE_BYTES / 2);
@@ -223,7 +218,7 @@ static void wake_for_line(struct log *log, enum log_level level)
         pthread_cond_signal(&log->wake);
 }
 
-/* With the lock held. */
+/* Queues a line, with the lock held, or counts it as dropped. */
 static void put_line(struct log *log, enum log_level level, const uint8_t *line, size_t len)
 {
     if (len > QUEUE_BYTES - log->queued) {
@@ -235,7 +230,7 @@ static void put_line(struct log *log, enum log_level level, const uint8_t *line,
     log->queued += len;
 }
 
-/* Ends the window of a message, with the lock held. */
+/* Ends the window of a message, with the lock held, and writes how many lines were held back. */
 static void tell_held_back(struct log *log, struct kind *kind)
 {
     uint8_t line[LINE_MAX_BYTES];
@@ -246,7 +241,7 @@ static void tell_held_back(struct log *log, struct kind *kind)
     *kind = (struct kind){.message = NULL};
 }
 
-/* The place of a message: its own, a free one, or that of the one that began first. */
+/* Returns the place of a message, with the lock held: its own, a free one, or the one whose window began first. */
 static struct kind *kind_of(struct log *log, const char *message)
 {
     struct kind *best = &log->kinds[0];
@@ -261,7 +256,7 @@ static struct kind *kind_of(struct log *log, const char *message)
     return best;
 }
 
-/* Whether a line of the message may be written now, with the lock held. */
+/* Counts a line of the message, with the lock held, and returns whether it may be written. */
 static bool may_pass(struct log *log, enum log_level level, const char *message)
 {
     int64_t now = now_ms();
@@ -274,7 +269,7 @@ static bool may_pass(struct log *log, enum log_level level, const char *message)
     if (kind->lines++ < LOG_BURST)
         return true;
     if (!kind->held_back++)
-        pthread_cond_signal(&log->wake); /* the thread looks at the window's end */
+        pthread_cond_signal(&log->wake); /* the thread then waits for the end of the window */
     atomic_fetch_add_explicit(&log->held_back, 1, memory_order_relaxed);
     return false;
 }
@@ -308,7 +303,8 @@ void log_fields(struct log *log, enum log_level level, const char *message, cons
 
 /* ---- the thread ---- */
 
-/* Says what was held back of messages whose window is over, or of all. When to look again; 0: nothing is held back. */
+/* Reports the held back lines of messages whose window has ended, or of all, with the lock held. Returns the end of the next window, or 0
+ * if nothing is held back. */
 static int64_t tell_all_held_back(struct log *log, bool all)
 {
     int64_t now = now_ms(), next = 0;
@@ -325,7 +321,7 @@ static int64_t tell_all_held_back(struct log *log, bool all)
     return next;
 }
 
-/* With the lock held: until `end`, milliseconds of the monotonic clock, or a signal; 0: a signal. */
+/* Waits for a signal, with the lock held, but no longer than until `end` [ms of the monotonic clock], if that is not 0. */
 static void wait_until(struct log *log, int64_t end)
 {
     const struct timespec until = {end / 1000, end % 1000 * 1000000};
@@ -335,19 +331,14 @@ static void wait_until(struct log *log, int64_t end)
         pthread_cond_wait(&log->wake, &log->lock);
 }
 
-/* With the lock held: what comes soon after a write waits for more. */
-static void rest(struct log *log)
+/* Waits with the lock held until there are lines, the log ends, or held back lines have to be reported. After a write the thread pauses,
+ * so that the next lines share one write. */
+static void wait_for_lines(struct log *log)
 {
     log->rests = true;
     while (!log->stopping && !log->urgent && now_ms() < log->rest_end)
         wait_until(log, log->rest_end);
     log->rests = log->urgent = false;
-}
-
-/* With the lock held: until there are lines, the log ends, or something has to be said of what was held back. */
-static void wait_for_lines(struct log *log)
-{
-    rest(log);
     for (;;) {
         int64_t next = tell_all_held_back(log, log->stopping);
         if (log->queued || log->stopping)
@@ -356,6 +347,7 @@ static void wait_for_lines(struct log *log)
     }
 }
 
+/* Returns whether the time for writing after log_free is over. */
 static bool out_of_time(struct log *log)
 {
     pthread_mutex_lock(&log->lock);
@@ -364,30 +356,20 @@ static bool out_of_time(struct log *log)
     return over;
 }
 
-/* Others may write to the same pipe: what they say shall come to stand between our lines, not within one. */
-static size_t whole_lines(struct slice text)
-{
-    size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
-    while (text.at[len - 1] != '\n')
-        len--;
-    return len;
-}
-
-/* Writes without blocking on a pipe or a socket that is ready. */
-static ssize_t write_some(int fd, struct slice text)
-{
-    size_t len = whole_lines(text);
-    ssize_t sent = send(fd, text.at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent < 0 && errno == ENOTSOCK ? write(fd, text.at, len) : sent;
-}
-
+/* Writes everything, or counts the lines that could not be written. */
 static void write_all(struct log *log, struct slice text)
 {
     while (text.len && !out_of_time(log)) {
         struct pollfd ready = {.fd = log->fd, .events = POLLOUT};
         if (poll(&ready, 1, 100) <= 0)
             continue;
-        ssize_t n = write_some(log->fd, text);
+        /* Only whole lines are written, so that lines of other writers of the same pipe come between ours, not into one. */
+        size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
+        while (text.at[len - 1] != '\n')
+            len--;
+        ssize_t n = send(log->fd, text.at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == ENOTSOCK) /* does not block: poll said so */
+            n = write(log->fd, text.at, len);
         if (n > 0)
             text = slice_from(text, (size_t)n);
         else if (n < 0 && errno != EINTR && errno != EAGAIN)
@@ -399,7 +381,7 @@ static void write_all(struct log *log, struct slice text)
     atomic_fetch_add_explicit(&log->dropped, lost, memory_order_relaxed);
 }
 
-/* Waits for lines and takes them all; false when the log ends and there are none left. */
+/* Waits for lines and takes all of them. Returns false if the log ends and no line is left. */
 static bool take(struct log *log, struct slice *text)
 {
     pthread_mutex_lock(&log->lock);
@@ -439,7 +421,7 @@ static void *run_log_thread(void *context)
     return NULL;
 }
 
-/* All signals stay with the threads that handle them; a broken pipe gives EPIPE. */
+/* Starts the thread with all signals blocked, so that other threads handle them and a broken pipe gives EPIPE. */
 static bool start(struct log *log)
 {
     sigset_t all, before;
@@ -448,16 +430,6 @@ static bool start(struct log *log)
     bool started = pthread_create(&log->thread, NULL, run_log_thread, log) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
-}
-
-static void set_up_waiting(struct log *log)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&log->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&log->lock, NULL);
 }
 
 struct log *log_new(int fd, enum log_level level)
@@ -469,15 +441,20 @@ struct log *log_new(int fd, enum log_level level)
     log->level = level;
     log->queue = malloc(QUEUE_BYTES);
     log->writing = malloc(QUEUE_BYTES);
-    set_up_waiting(log);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&log->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&log->lock, NULL);
     if (log->queue && log->writing && start(log))
         return log;
     discard(log);
     return NULL;
 }
 
-/* The thread may hang in a write, as to a terminal that was stopped, which is said to be ready: it is left then, until
- * it can go on or the process ends. */
+/* Waits for the thread, with the lock held. A thread may hang in a write although poll said that the descriptor is ready, as with a
+ * terminal that was stopped. It is then abandoned, until the write succeeds or the process ends. */
 static bool has_ended(struct log *log)
 {
     int64_t end = log->deadline + PATIENCE_MS;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * log: one logfmt line per event on a file descriptor, written by a thread of its own from a bounded queue, so that a
- * full disk or a blocked pipe never stalls a loop; lines that did not fit are counted. A line behind another one leaves up
- * to five milliseconds later, at LOG_WARN and above at once. May be used by any thread.
+ * log: writes one logfmt line per event to a file descriptor. A thread of its own writes from a bounded queue, so a full disk or a
+ * blocked pipe never stalls a loop; lines that do not fit are counted. A line that follows another one is written up to
+ * five milliseconds later; lines of LOG_WARN and above are written at once. Any thread may use it.
  *
  *     log_write(log, LOG_INFO, "tunnel opened", LOG_SLICE("route", route), LOG_U64("bytes", n));
  *     -> ts=2026-11-20T23:25:16.123Z level=info msg="tunnel opened" route=pty bytes=17
  *
- * What happens over and over does not fill the disk: of one message the first LOG_BURST lines within LOG_WINDOW_MS are
- * written, and then one that says how many more there were. Not so at LOG_DEBUG, nor of log_audit, each line of which is
- * somebody's access.
+ * Repetition does not fill the disk: the first LOG_BURST lines of one message within LOG_WINDOW_MS are written, then one line that
+ * tells how many more there were. This does not hold for LOG_DEBUG, nor for log_audit, because each of its lines records an
+ * access.
  *
- * Values are quoted and escaped where logfmt needs it; control bytes and bytes over 0x7e never reach the line raw.
- * Redaction: what looks like a credential (a JWS compact, "Bearer ...", a query string, "v1." tokens,
- * "cellgate.bearer.") is replaced by "[redacted]" in every value, whoever wrote it.
+ * Values are quoted and escaped where logfmt requires it; control bytes and bytes above 0x7e are never written raw. Redaction:
+ * anything in a value that looks like a credential is replaced by "[redacted]" (redact.h).
  */
 #ifndef CELLGATE_SERVICE_LOG_H
 #define CELLGATE_SERVICE_LOG_H
@@ -22,10 +21,11 @@
 
 struct log;
 
-enum { LOG_BURST = 50, LOG_WINDOW_MS = 10000 };
+enum { LOG_BURST = 50, LOG_WINDOW_MS = 10000 }; /* lines of one message; milliseconds */
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
+/* One field of a line; made by the macros below. */
 struct log_field {
     const char *key;
     enum { LOG_FIELD_SLICE, LOG_FIELD_INT, LOG_FIELD_UINT, LOG_FIELD_SECONDS } type;
@@ -42,17 +42,19 @@ struct log_field {
 #define LOG_SECONDS(key_, value_) \
     ((struct log_field){.key = (key_), .type = LOG_FIELD_SECONDS, .seconds = (value_)})
 
-/* Lines below `level` are not written. NULL when out of memory or the thread cannot start. */
-struct log *log_new(int fd, enum log_level level);
-/* Writes what is queued (for at most a second) and ends the thread; one that hangs in a write is left behind. */
+/* Returns a log that writes lines of `level` and above, or NULL if memory is short or the thread cannot start. */
+struct log *log_new(int fd, enum log_level level) MUST_CHECK;
+/* Writes what is queued, for at most a second, and ends the thread. A thread that hangs in a write is abandoned. */
 void log_free(struct log *log);
+/* Returns the number of lines that were lost because the queue was full or the descriptor failed. `log` may be NULL. */
 uint64_t log_dropped(const struct log *log);
-uint64_t log_held_back(const struct log *log); /* because there were many like them */
+/* Returns the number of lines that were not written because of LOG_BURST. `log` may be NULL. */
+uint64_t log_held_back(const struct log *log);
 
 typedef void log_fields_function(struct log *log, enum log_level level, const char *message,
                                  const struct log_field *fields, size_t count);
 log_fields_function log_fields, log_fields_audit;
-/* log may be NULL: then nothing is written (unit tests, sans-I/O cores without a log). */
+/* Write a line. Nothing is written if `log` is NULL, as in unit tests and sans-I/O cores. */
 #define log_write(log, level, message, ...) LOG_BY(log_fields, log, level, message, __VA_ARGS__)
 #define log_audit(log, level, message, ...) LOG_BY(log_fields_audit, log, level, message, __VA_ARGS__)
 #define LOG_BY(function, log, level, message, ...)                                                  \

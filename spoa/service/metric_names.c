@@ -10,7 +10,7 @@ static const char no_name[] = "", other_name[] = "other";
 struct metric_names {
     pthread_mutex_t lock;
     size_t fixed, places;
-    _Atomic(const char *) values[]; /* the fixed, the places ("" where none is yet), "other", NULL */
+    _Atomic(const char *) values[]; /* the fixed names, the places ("" while free), "other", NULL */
 };
 
 struct metric_names *metric_names_new(const char *const *fixed, size_t places)

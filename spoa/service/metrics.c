@@ -9,39 +9,40 @@
 
 #include "spoa/base/bytes/writer.h"
 
-enum { CACHE_LINE = 64, LINE = 1024 };
-#define NANOSECONDS  1000000000
-#define MOST_SECONDS 9e9 /* as nanoseconds in 63 bits */
+enum { CACHE_LINE = 64, LINE = 1024 }; /* bytes; maximum length of a line */
+#define NANOSECONDS 1000000000
+#define MAX_SECONDS 9e9 /* maximum observation; more nanoseconds do not fit into 63 bits */
 
 const double metrics_seconds[] = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
                                   0.0025,  0.005,    0.01,    0.025,  0.05,    0.1,    0.25,
                                   0.5,     1,        2.5,     5,      10,      0};
 
-struct layout { /* of one family in every shard */
+/* The place of one family in every shard. */
+struct layout {
     size_t start;
-    unsigned values[METRIC_LABELS]; /* of each label; 1 where there is no label */
-    size_t bounds;
-    size_t slots; /* of one series: 1, or of a histogram its buckets, the one beyond the last bound, and the
-                     sum */
+    unsigned values[METRIC_LABELS]; /* number of values of each label; 1 for a missing label */
+    size_t bounds;                  /* number of bounds of a histogram */
+    size_t slots; /* slots of one series: 1; of a histogram its buckets, the one above all bounds, the sum */
 };
 
 struct metrics_shard {
     struct metrics *metrics;
     struct metrics_shard *next;
-    char front[CACHE_LINE];
-    _Atomic int64_t slots[]; /* and a cache line of nothing behind them */
+    char front[CACHE_LINE];  /* keeps the slots apart from memory that others write */
+    _Atomic int64_t slots[]; /* followed by an unused cache line */
 };
 
 struct metrics {
     const struct metric *families;
-    size_t count, slots;
+    size_t count, slots; /* number of families; of slots in a shard */
     struct layout *layouts;
-    pthread_mutex_t lock; /* of the list */
+    pthread_mutex_t lock; /* guards the list of shards */
     struct metrics_shard *shards;
 };
 
 /* ---- layout ---- */
 
+/* Returns the layout of a family whose first slot is `start`. */
 static struct layout layout_of(const struct metric *family, size_t start)
 {
     struct layout l = {.start = start, .slots = 1};
@@ -59,6 +60,7 @@ static struct layout layout_of(const struct metric *family, size_t start)
     return l;
 }
 
+/* Returns the number of series of a family. */
 static size_t series_count(const struct layout *l)
 {
     size_t count = 1;
@@ -67,6 +69,7 @@ static size_t series_count(const struct layout *l)
     return count;
 }
 
+/* Returns the index of a series within its family. */
 static size_t series_of(const struct layout *l, const unsigned *values)
 {
     size_t series = 0;
@@ -128,14 +131,14 @@ static _Atomic int64_t *series_at(struct metrics_shard *shard, unsigned family, 
     return &shard->slots[l->start + series_of(l, values) * l->slots];
 }
 
-/* At the end of the range it stays: what is counted may be what a peer says. */
+/* Adds without overflow: a peer may choose what is counted, hence the sum stays at the end of the range. */
 static int64_t add(int64_t a, int64_t b)
 {
     int64_t total;
     return __builtin_add_overflow(a, b, &total) ? (b < 0 ? INT64_MIN : INT64_MAX) : total;
 }
 
-/* Only the shard's own thread writes: no read-modify-write is needed. */
+/* Adds to a slot. Only the shard's own thread writes it, so no atomic read-modify-write is needed. */
 static void bump(_Atomic int64_t *slot, int64_t by)
 {
     int64_t before = atomic_load_explicit(slot, memory_order_relaxed);
@@ -176,11 +179,12 @@ void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigne
         bucket++;
     bump(&series[bucket], 1);
     if (seconds > 0)
-        bump(&series[count + 1], seconds < MOST_SECONDS ? (int64_t)(seconds * NANOSECONDS) : INT64_MAX);
+        bump(&series[count + 1], seconds < MAX_SECONDS ? (int64_t)(seconds * NANOSECONDS) : INT64_MAX);
 }
 
 /* ---- reading ---- */
 
+/* Returns the sum of a slot over all shards, with the lock held. */
 static int64_t sum(const struct metrics *m, size_t slot)
 {
     int64_t total = 0;
@@ -213,7 +217,7 @@ size_t metrics_buckets(struct metrics *metrics, unsigned family, const unsigned 
     return l->bounds + 1;
 }
 
-/* In HELP a quote stands for itself, in a label's value it is escaped. */
+/* Writes a text escaped: in a label's value a quote is escaped, in HELP it is not. */
 static void put_escaped(struct writer *w, const char *text, bool quoted)
 {
     for (; *text; text++) {
@@ -226,20 +230,16 @@ static void put_escaped(struct writer *w, const char *text, bool quoted)
     }
 }
 
-/* A place may be taken meanwhile. */
-static const char *name_of(const struct metric_label *label, unsigned index)
-{
-    return atomic_load_explicit((const _Atomic(const char *) *)&label->values[index], memory_order_acquire);
-}
-
-/* `route="pty",reason="idle"`; false if one of the values is a place that is not taken. */
+/* Writes `route="pty",reason="idle"`. Returns false if one of the values is a place without a name. */
 static bool put_labels(struct writer *w, const struct metric *family, const struct layout *l, size_t series)
 {
     unsigned index[METRIC_LABELS];
     for (size_t i = METRIC_LABELS; i-- > 0; series /= l->values[i])
         index[i] = (unsigned)(series % l->values[i]);
     for (size_t i = 0; i < METRIC_LABELS && family->labels[i].name; i++) {
-        const char *value = name_of(&family->labels[i], index[i]);
+        /* another thread may be adding the value */
+        const char *value = atomic_load_explicit(
+            (const _Atomic(const char *) *)&family->labels[i].values[index[i]], memory_order_acquire);
         if (!*value)
             return false;
         writer_printf(w, "%s%s=\"", i ? "," : "", family->labels[i].name);
@@ -254,7 +254,7 @@ static bool put_line(struct buffer *to, const struct writer *line)
     return !line->full && buffer_put(to, writer_slice(line));
 }
 
-/* name{labels} value; suffix and bound are those of a histogram's line, or empty */
+/* Writes "name{labels} value"; suffix and bound are those of a histogram's line, or empty. */
 static bool put_sample(struct buffer *to, const char *name, const char *suffix, struct slice labels,
                        const char *bound, const char *value)
 {
@@ -272,6 +272,7 @@ static bool put_sample(struct buffer *to, const char *name, const char *suffix, 
     return put_line(to, &line);
 }
 
+/* Writes the lines of one series of a histogram. */
 static bool put_histogram(const struct metrics *m, const struct metric *family, const struct layout *l,
                           size_t first, struct slice labels, struct buffer *to)
 {
@@ -292,6 +293,7 @@ static bool put_histogram(const struct metrics *m, const struct metric *family, 
     return put_sample(to, family->name, "_sum", labels, "", value);
 }
 
+/* Writes one series. Returns false if there is no room. */
 static bool put_series(const struct metrics *m, size_t f, size_t series, struct buffer *to)
 {
     const struct metric *family = &m->families[f];
@@ -309,6 +311,7 @@ static bool put_series(const struct metrics *m, size_t f, size_t series, struct 
     return put_sample(to, family->name, "", writer_slice(&labels), "", value);
 }
 
+/* Writes HELP, TYPE and all series of a family. */
 static bool put_family(const struct metrics *m, size_t f, struct buffer *to)
 {
     static const char *const types[] = {"counter", "gauge", "histogram"};

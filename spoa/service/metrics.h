@@ -2,10 +2,9 @@
 /*
  * metrics: counters, gauges and histograms in the Prometheus text format (version 0.0.4).
  *
- * A daemon declares its families in one static table. Label values are enumerated there, so that the number
- * of series is fixed and all memory is taken at start. Each thread counts in a shard of its own: one relaxed
- * load and store, no lock, no cache line shared with another writer. A scrape sums the shards; it may miss
- * what happens meanwhile.
+ * A daemon declares its families in one static table. The values of labels are enumerated there, so the number of series is fixed and all
+ * memory is allocated at the start. Each thread counts in a shard of its own with relaxed loads and stores: no lock,
+ * and no cache line is shared with another writer. A scrape sums the shards; it may miss counts that change meanwhile.
  *
  *     enum { TUNNELS, REDIALS, FAMILIES };
  *     static const struct metric families[FAMILIES] = {
@@ -20,62 +19,64 @@
 
 #include "spoa/base/bytes/buffer.h"
 
-enum { METRIC_LABELS = 3 };
+enum { METRIC_LABELS = 3 }; /* maximum number of labels of a family */
 
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
-    const char *name; /* NULL: no more labels */
-    /* NULL-terminated; "" is not written: a place kept for a name that comes later, by an atomic
-     * store that releases it. */
+    const char *name; /* NULL after the last label */
+    /* NULL-terminated. An empty value is not written: it is a place for a name that is added later, by an atomic store with release
+     * order. */
     const char *const *values;
 };
 
+/* One family: a name and all its series. */
 struct metric {
     const char *name, *help;
     enum metric_type type;
     struct metric_label labels[METRIC_LABELS];
-    const double *bounds; /* METRIC_HISTOGRAM: upper bounds in seconds, rising, ended by a 0; without +Inf */
+    const double *bounds; /* METRIC_HISTOGRAM: upper bounds [s], ascending, ended by a 0, without +Inf */
 };
 
-/* Bounds from 10 microseconds to 10 seconds, for decisions, dials and gaps. */
+/* Bounds from 10 µs to 10 s, for decisions, dials and gaps. */
 extern const double metrics_seconds[];
 
 struct metrics;
-struct metrics_shard; /* one per thread, for that thread alone */
+struct metrics_shard; /* one for each thread, which alone may write to it */
 
-/* The families must outlive it. NULL when out of memory. */
-struct metrics *metrics_new(const struct metric *families, size_t count);
-void metrics_free(struct metrics *metrics); /* with all shards */
-/* Any thread; lives as long as metrics. NULL when out of memory. */
-struct metrics_shard *metrics_shard(struct metrics *metrics);
+/* Returns metrics of these families, which must outlive them, or NULL if memory is short. */
+struct metrics *metrics_new(const struct metric *families, size_t count) MUST_CHECK;
+/* Frees the metrics with all their shards; NULL is fine. */
+void metrics_free(struct metrics *metrics);
+/* Returns a new shard, which lives as long as the metrics, or NULL if memory is short. Any thread may call this. */
+struct metrics_shard *metrics_shard(struct metrics *metrics) MUST_CHECK;
 
-/* `values`: one index per label of the family; one that is too high counts as the last. A shard may be NULL:
- * nothing is counted (unit tests). */
+/* The indices of a series: one value for each label of the family. An index that is too high counts as the last one. A NULL shard counts
+ * nothing, as in unit tests. */
 #define METRIC_INDEX(...) ((const unsigned[METRIC_LABELS]){__VA_ARGS__})
 #define METRIC_PLAIN      METRIC_INDEX(0)
 
-/* A counter does not take what is negative, and at the end of 63 bits it stays; a gauge may fall, and its shards may be
- * negative as long as the sum is not. */
+/* Adds to a series. A counter ignores negative numbers and stays at the end of 63 bits; a gauge may fall, and a shard of it may be negative
+ * as long as the sum is not. */
 void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t by);
-/* One series of a counter, for who adds to it so often that looking for it counts. As of metrics_add, by the shard's thread. */
+/* One series of a counter, for callers that add so often that finding the series matters. For the shard's thread. */
 struct metrics_series {
     _Atomic int64_t *slot;
 };
 struct metrics_series metrics_series(struct metrics_shard *shard, unsigned family, const unsigned *values);
 void metrics_series_add(struct metrics_series series, uint64_t by);
-/* Of a gauge that only this thread keeps. */
+/* Sets a gauge that only this thread writes. */
 void metrics_set(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t value);
+/* Counts one observation of a histogram. */
 void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigned *values, double seconds);
 
-/* The sum over all shards, for views and tests; of a histogram the number of observations. */
+/* Returns the sum of a series over all shards, for views and tests; for a histogram the number of observations. */
 int64_t metrics_value(struct metrics *metrics, unsigned family, const unsigned *values);
-/* Of a histogram: how many observations are within each bound and above the one before, then those above the last bound.
- * Writes at most `room` and returns how many there are. */
+/* Fills in how many observations of a histogram are within each bound but above the one before, then those above the last bound. Writes at
+ * most `room` numbers and returns how many there are. */
 size_t metrics_buckets(struct metrics *metrics, unsigned family, const unsigned *values, int64_t *counts,
                        size_t room);
-/* The whole exposition. A series that was never touched is
- * written as 0. False when `to` is full or memory is short. */
-bool metrics_write(struct metrics *metrics, struct buffer *to);
+/* Writes all families in the text format; an untouched series is 0. Returns false if `to` is full or memory is short. */
+bool metrics_write(struct metrics *metrics, struct buffer *to) MUST_CHECK;
 
 #endif

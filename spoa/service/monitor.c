@@ -5,6 +5,7 @@
 
 #include "spoa/base/os/file.h"
 
+/* Pages that the monitor takes from the admin listener, and their number with /livez. */
 static const char *const shared[] = {"/metrics", "/readyz"};
 enum { SHARED = sizeof shared / sizeof *shared, PAGES = SHARED + 1 };
 
@@ -14,23 +15,14 @@ struct monitor {
     char *token_file;
 };
 
-/* Whoever asks is answered, so the loop turns. */
+/* Serves /livez: an answer shows that the loop runs. */
 static bool page_live(void *context, struct slice query, struct admin_answer *answer)
 {
     (void)context, (void)query;
     return buffer_put(&answer->body, SLICE_LITERAL("ok\n"));
 }
 
-static void take_pages(struct monitor *m, const struct monitor_options *options)
-{
-    m->pages[SHARED] = (struct admin_page){"/livez", page_live, NULL};
-    for (size_t i = 0; i < SHARED; i++)
-        for (size_t j = 0; j < options->count; j++)
-            if (strcmp(options->pages[j].path, shared[i]) == 0)
-                m->pages[i] = options->pages[j];
-}
-
-/* A file that is not there would admit nobody; the operator is told at the start. */
+/* Checks the token's file at the start, because a missing token would only show when nobody is admitted. */
 static bool check_token(const char *path, struct fail *why)
 {
     struct slice content;
@@ -43,22 +35,22 @@ static bool check_token(const char *path, struct fail *why)
     return !empty || fail(why, "%s: the first line is empty", path);
 }
 
-/* The configuration goes when it is read again, its path must not. */
-static bool keep_token(struct monitor *m, const char *path, struct fail *why)
-{
-    if (!check_token(path, why))
-        return false;
-    m->token_file = path ? strdup(path) : NULL;
-    return !path || m->token_file || fail(why, "out of memory");
-}
-
+/* Starts the monitor; the caller frees it if that fails. */
 static bool start(struct monitor *m, struct loop *loop, const struct monitor_options *options,
                   struct fail *why)
 {
-    if (!keep_token(m, options->token_file, why))
+    if (!check_token(options->token_file, why))
         return false;
+    /* copied, because a reload frees the configuration */
+    m->token_file = options->token_file ? strdup(options->token_file) : NULL;
+    if (options->token_file && !m->token_file)
+        return fail(why, "out of memory");
     const struct admin_rules rules = {.anyone = true, .guarded = "/metrics", .token_file = m->token_file};
-    take_pages(m, options);
+    m->pages[SHARED] = (struct admin_page){"/livez", page_live, NULL};
+    for (size_t i = 0; i < SHARED; i++)
+        for (size_t j = 0; j < options->count; j++)
+            if (strcmp(options->pages[j].path, shared[i]) == 0)
+                m->pages[i] = options->pages[j];
     int listener = net_listen(options->address, 0660, why);
     if (listener < 0)
         return false;

@@ -10,10 +10,10 @@
 #include <sys/un.h>
 #include <time.h>
 
-/* Kept open, as there may be no descriptor left when there is something to say; -1: it is not open yet. */
+/* The socket, which stays open because there may be no descriptor left when there is something to report; -1 before notify_open. */
 static int channel = -1;
 
-/* NULL: there is no manager. */
+/* Returns the manager's address, or NULL if there is no manager. */
 static const char *manager(void)
 {
     const char *name = getenv("NOTIFY_SOCKET");
@@ -32,6 +32,7 @@ int notify_descriptor(void)
     return channel;
 }
 
+/* Sends one datagram to the manager. */
 static bool send_to(const char *name, const char *text)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -39,7 +40,7 @@ static bool send_to(const char *name, const char *text)
     if (len >= sizeof address.sun_path)
         return false;
     memcpy(address.sun_path, name, len);
-    if (name[0] == '@') /* in the abstract name space */
+    if (name[0] == '@') /* the abstract name space (unix(7)) */
         address.sun_path[0] = '\0';
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     ssize_t sent = sendto(channel, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);

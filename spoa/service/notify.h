@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * notify: tells the service manager how the daemon is (sd_notify(3): datagrams to $NOTIFY_SOCKET). Without
- * such a manager nothing happens. Never blocks.
+ * notify: reports the daemon's state to the service manager (sd_notify(3): datagrams to $NOTIFY_SOCKET). Without a manager nothing
+ * happens. Never blocks. For one thread.
  */
 #ifndef CELLGATE_SERVICE_NOTIFY_H
 #define CELLGATE_SERVICE_NOTIFY_H
@@ -10,13 +10,13 @@
 
 #include "spoa/base/os/fail.h"
 
-/* At the start, so that what is sent later needs no descriptor. All of this is for one thread. */
-bool notify_open(struct fail *why);
+/* Opens the socket; call it at the start, so that later reports need no descriptor. Returns false with *why. */
+bool notify_open(struct fail *why) MUST_CHECK;
 /* Returns the descriptor that notify_open has opened, or -1. */
 int notify_descriptor(void);
-/* Each false when there is a manager and nothing could be sent to it. status: one line for people, may be NULL. */
+/* Report a state; `status` is one line for operators, or NULL. They return false if there is a manager and the report could not be sent. */
 bool notify_ready(const char *status);
-bool notify_reloading(void); /* to be followed by notify_ready */
+bool notify_reloading(void); /* must be followed by notify_ready */
 bool notify_stopping(const char *status);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { KEY_MAX = 96 };
 
-/* Where the values of one object go. */
+/* The struct that the values of one object go to. */
 struct target {
     const struct option *table;
     size_t count;
@@ -28,7 +28,7 @@ struct unit {
     int64_t factor;
 };
 
-/* Digits and one of the units. */
+/* Reads digits followed by one of the units. */
 static bool number_with_unit(struct slice text, const struct unit *units, int64_t *value)
 {
     size_t digits = 0;
@@ -62,6 +62,7 @@ bool options_size(struct slice text, int64_t *bytes)
 
 /* ---- one value ---- */
 
+/* Fails with the form of the key's values. */
 static bool refuse_value(const struct option *option, struct fail *why)
 {
     struct option_value value = options_value(option);
@@ -85,12 +86,6 @@ static bool set_enum(const struct option *option, struct slice text, void *out, 
         }
     }
     return refuse_value(option, why);
-}
-
-static bool set_address(const struct option *option, struct slice text, void *out, struct fail *why)
-{
-    struct fail inner;
-    return net_parse(text, field(option, out), &inner) || fail(why, "%s: %s", option->key, inner.text);
 }
 
 static bool check_text(const struct option *option, struct slice text, struct fail *why)
@@ -128,11 +123,12 @@ static bool set_path(const struct option *option, struct slice text, const char 
     return true;
 }
 
-/* A value of one of the types that are strings in the file. */
+/* Sets a value of one of the types that are strings in the file. */
 static bool set_text(const struct target *target, const struct option *option, struct slice text,
                      struct fail *why)
 {
     int64_t number;
+    struct fail inner;
     switch (option->type) {
     case OPTION_DURATION:
         return options_duration(text, &number) ? set_number(option, number, target->out, why)
@@ -143,7 +139,8 @@ static bool set_text(const struct target *target, const struct option *option, s
     case OPTION_ENUM:
         return set_enum(option, text, target->out, why);
     case OPTION_ADDRESS:
-        return set_address(option, text, target->out, why);
+        return net_parse(text, field(option, target->out), &inner) ||
+               fail(why, "%s: %s", option->key, inner.text);
     case OPTION_PATH:
         return set_path(option, text, target->base_dir, target->out, why);
     case OPTION_TEXT:
@@ -153,6 +150,7 @@ static bool set_text(const struct target *target, const struct option *option, s
     }
 }
 
+/* Sets a list of texts. */
 static bool set_texts(const struct json *doc, const struct option *option, const json_node *list, void *out,
                       struct fail *why)
 {
@@ -162,7 +160,7 @@ static bool set_texts(const struct json *doc, const struct option *option, const
         struct option_value value = options_value(option);
         return json_fail(doc, list, why, "%s must be %s", option->key, value.text);
     }
-    texts->at = calloc(count + 1, sizeof *texts->at); /* an empty list differs from none */
+    texts->at = calloc(count + 1, sizeof *texts->at); /* an empty list differs from a missing one */
     if (!texts->at)
         return json_fail(doc, list, why, "out of memory");
     for (const json_node *node = json_first(list); node; node = json_next(node)) {
@@ -177,6 +175,7 @@ static bool set_texts(const struct json *doc, const struct option *option, const
     return true;
 }
 
+/* Sets a value from a node of the file. */
 static bool set_node(const struct target *target, const struct json *doc, const struct option *option,
                      const json_node *node, struct fail *why)
 {
@@ -201,51 +200,40 @@ static bool set_node(const struct target *target, const struct json *doc, const 
     return good || json_fail(doc, node, why, "%s", inner.text);
 }
 
-/* ---- values that do not come from the file: -o and defaults ---- */
+/* ---- values from elsewhere: -o and defaults ---- */
 
-static bool is_string(enum option_type type)
+/* Sets a value from a text: a string without quotes, or JSON. */
+static bool assign(const struct target *target, const struct option *option, struct slice value,
+                   struct fail *why)
 {
-    return type != OPTION_BOOL && type != OPTION_INT && type != OPTION_TEXTS && type != OPTION_NODE;
-}
-
-static bool assign_json(const struct target *target, const struct option *option, struct slice value,
-                        struct fail *why)
-{
+    enum option_type type = option->type;
+    bool string = type != OPTION_BOOL && type != OPTION_INT && type != OPTION_TEXTS && type != OPTION_NODE;
+    if (string && !slice_starts(value, "\""))
+        return set_text(target, option, value, why);
     struct json *doc = json_parse(value, "value", 0, (struct json_limits){65536, 2}, why);
     bool good = doc && set_node(target, doc, option, json_root(doc), why);
     json_free(doc);
     return good;
 }
 
-static bool assign(const struct target *target, const struct option *option, struct slice value,
-                   struct fail *why)
-{
-    if (is_string(option->type) && !slice_starts(value, "\""))
-        return set_text(target, option, value, why);
-    return assign_json(target, option, value, why);
-}
-
 /* ---- whole objects ---- */
-
-static bool is_named(const struct option *option, struct slice key)
-{
-    return slice_is(key, option->key) || (option->old && slice_is(key, option->old));
-}
 
 const struct option *options_find(const struct option *table, size_t count, struct slice key)
 {
     for (size_t i = 0; i < count; i++)
-        if (is_named(&table[i], key))
+        if (slice_is(key, table[i].key) || (table[i].old && slice_is(key, table[i].old)))
             return &table[i];
     return NULL;
 }
 
+/* Returns whether the key begins with "section.". `key` may be NULL. */
 static bool is_within(const char *key, const char *section)
 {
     size_t len = strlen(section);
     return key && strncmp(key, section, len) == 0 && key[len] == '.';
 }
 
+/* Returns whether a key of the table is in this section. */
 static bool is_section(const struct target *target, const char *key)
 {
     for (size_t i = 0; i < target->count; i++)
@@ -254,14 +242,7 @@ static bool is_section(const struct target *target, const char *key)
     return false;
 }
 
-/* A key from outside is named in an error only if it looks like one. */
-static bool is_key_like(const char *key)
-{
-    return *key &&
-           key[strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] == '\0';
-}
-
-/* The option was read already, by its other name. */
+/* Fails because the file gives the key `key` by its other name, too. */
 static bool refuse_both(const struct json *doc, const struct option *option, const char *key,
                         const json_node *member, const json_node *other, struct fail *why)
 {
@@ -274,7 +255,8 @@ static bool refuse_both(const struct json *doc, const struct option *option, con
                          option->key, line, column);
 }
 
-/* seen: of each option the member that gave it. */
+/* Reads the members of an object. `seen` has for each option the member that gave it. Errors name a key only if it looks like one,
+ * because the file may have anything. */
 static bool read_members(const struct target *target, const struct json *doc, const json_node *object,
                          const char *section, const json_node **seen, struct fail *why)
 {
@@ -283,7 +265,10 @@ static bool read_members(const struct target *target, const struct json *doc, co
     for (const json_node *member = json_first(object); member; member = json_next(member)) {
         char key[KEY_MAX];
         int len = snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", json_key(member));
-        bool named = is_key_like(json_key(member)) && len < KEY_MAX;
+        const char *own = json_key(member);
+        bool plain =
+            *own && !own[strspn(own, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")];
+        bool named = plain && len < KEY_MAX;
         const struct option *option =
             named ? options_find(target->table, target->count, slice_text(key)) : NULL;
         if (option) {
@@ -303,6 +288,7 @@ static bool read_members(const struct target *target, const struct json *doc, co
     return true;
 }
 
+/* Sets the default of a key that the file does not give. */
 static bool set_default(const struct target *target, const struct json *doc, const json_node *object,
                         const struct option *option, struct fail *why)
 {
@@ -345,6 +331,7 @@ bool options_warn_old(const struct json *doc, const json_node *object, const str
     return true;
 }
 
+/* Frees and zeroes a field that owns memory. */
 static void free_field(const struct option *option, void *out)
 {
     if (option->type == OPTION_TEXT || option->type == OPTION_PATH) {
@@ -362,22 +349,12 @@ void options_free(const struct option *table, size_t count, void *out)
         free_field(&table[i], out);
 }
 
-static bool texts_equal(const struct texts *a, const struct texts *b)
-{
-    bool same = a->count == b->count;
-    for (size_t i = 0; same && i < a->count; i++)
-        same = strcmp(a->at[i], b->at[i]) == 0;
-    return same;
-}
-
-static bool text_equal(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
+/* Returns whether a field of two structs is equal. */
 static bool field_equal(const struct option *option, const void *a, const void *b)
 {
     const void *x = (const char *)a + option->offset, *y = (const char *)b + option->offset;
+    const struct texts *s = x, *t = y;
+    bool same = true;
     switch (option->type) {
     case OPTION_BOOL:
         return *(const bool *)x == *(const bool *)y;
@@ -388,12 +365,16 @@ static bool field_equal(const struct option *option, const void *a, const void *
     case OPTION_ENUM:
         return *(const int *)x == *(const int *)y;
     case OPTION_TEXT:
-    case OPTION_PATH:
-        return text_equal(*(char *const *)x, *(char *const *)y);
+    case OPTION_PATH: {
+        const char *left = *(char *const *)x, *right = *(char *const *)y;
+        return left && right ? strcmp(left, right) == 0 : left == right;
+    }
     case OPTION_ADDRESS:
         return memcmp(x, y, sizeof(struct net_address)) == 0;
     case OPTION_TEXTS:
-        return texts_equal(x, y);
+        for (size_t i = 0; s->count == t->count && i < s->count; i++)
+            same = same && strcmp(s->at[i], t->at[i]) == 0;
+        return same && s->count == t->count;
     case OPTION_NODE:
         break;
     }

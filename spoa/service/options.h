@@ -9,9 +9,9 @@
  *          .min = 0, .max = 24 * OPTION_HOUR},
  *     };
  *
- * A dotted key "relay.listen" is member `listen` of the object `relay`. Unknown keys, wrong types and values
- * out of range are refused with their position; duplicate keys were refused by json.h already. A key that was renamed
- * is read by its former name too, but not by both.
+ * A dotted key "relay.listen" is member `listen` of the object `relay`. Unknown keys, wrong types and values out of range are refused
+ * with their position; json.h refuses duplicate keys. A key that was renamed is also read by its former name, but
+ * not by both names at once.
  */
 #ifndef CELLGATE_SERVICE_OPTIONS_H
 #define CELLGATE_SERVICE_OPTIONS_H
@@ -52,44 +52,45 @@ enum option_type {
 enum { OPTION_SECOND = 1000, OPTION_MINUTE = 60 * OPTION_SECOND, OPTION_HOUR = 60 * OPTION_MINUTE };
 #define OPTION_DAY (24 * (int64_t)OPTION_HOUR)
 
-/* As `fallback`: the key may be left out, the field is then zero (NULL, no texts). */
+/* A `fallback`: the key may be omitted, and the field is then zero (NULL, no texts). */
 #define OPTION_NONE ""
 
+/* One key. */
 struct option {
     const char *key;
     enum option_type type;
-    size_t offset;        /* of the field in the struct that is filled */
-    const char *fallback; /* the default as `-o` would say it; NULL: the key is required */
-    const char *help;     /* one line, begins in lower case, no full stop */
-    /* Both included, in the field's unit. Texts: bytes, lists: how many; with max 0 any are allowed. */
+    size_t offset;        /* offset of the field in the struct that options_read fills */
+    const char *fallback; /* default, in the form of `-o`; NULL if the key is required */
+    const char *help;     /* one line in lower case, without a full stop */
+    /* Inclusive limits, in the field's unit; bytes of a text, number of elements of a list. With max 0 a text or list has no limit. */
     int64_t min, max;
-    const char *const *names; /* OPTION_ENUM: NULL-terminated, the number is the index */
-    /* Of a text, of each of the texts: NULL, or what it must be ("a DNS name"). */
+    const char *const *names; /* OPTION_ENUM: NULL-terminated; the index is the value */
+    /* Checks a text, or each text of a list. Returns NULL, or what the value must be ("a DNS name"). */
     const char *(*check)(struct slice value);
-    const char *form;    /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
-    const char *example; /* JSON text for the sample file, where there is no default */
-    bool secret;         /* OPTION_PATH: of a file that nobody else should read */
-    bool later;          /* OPTION_PATH: the file may come after the start */
-    const char *old;     /* the key's former name, which is still read; NULL: it has none */
+    const char *form;    /* OPTION_NODE: form of the value, for people: "a pattern or a list of them" */
+    const char *example; /* JSON text for the sample file, if there is no default */
+    bool secret;         /* OPTION_PATH: nobody else should be able to read the file */
+    bool later;          /* OPTION_PATH: the file may be created after the start */
+    const char *old;     /* the key's former name, which is still read, or NULL */
 };
 
-/* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On
- * failure *out is in a state for options_free. */
+/* Reads an object into *out, which the caller has zeroed. Relative paths are relative to base_dir, or kept if that is NULL. Returns false
+ * with *why; *out must be given to options_free in both cases. */
 bool options_read(const struct json *doc, const json_node *object, const struct option *table, size_t count,
-                  const char *base_dir, void *out, struct fail *why);
-/* For each key that the object gives by its former name a text with its position. False and *why: out of memory. */
+                  const char *base_dir, void *out, struct fail *why) MUST_CHECK;
+/* Adds a warning with its position for each key that the object gives by its former name. Returns false with *why if memory is short. */
 bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table,
-                      size_t count, struct texts *warnings, struct fail *why);
-/* By the key or its former name; NULL: there is none. */
+                      size_t count, struct texts *warnings, struct fail *why) MUST_CHECK;
+/* Returns the row of a key, found by its present or former name, or NULL. */
 const struct option *options_find(const struct option *table, size_t count, struct slice key);
-/* "relay.keepalive=25s": the value as in the file, where strings need no quotes. Of a struct that
- * options_read filled. Keys of type OPTION_NODE cannot be set so. */
+/* Sets one value of a struct that options_read filled. The assignment is "relay.keepalive=25s", with the value as in the file; strings
+ * need no quotes. Keys of type OPTION_NODE cannot be set. Returns false with *why. */
 bool options_override(const struct option *table, size_t count, const char *assignment, void *out,
-                      struct fail *why);
+                      struct fail *why) MUST_CHECK;
 /* Frees texts and paths, and zeroes their fields. */
 void options_free(const struct option *table, size_t count, void *out);
 
-/* Whether two structs that options_read filled say the same; nodes of two documents never do. */
+/* Returns whether two structs that options_read filled are equal; nodes of two documents never are. */
 bool options_equal(const struct option *table, size_t count, const void *a, const void *b);
 
 /* Judges the secret files from table[*at] on until one is more exposed than FILE_PRIVATE; *at is then after it, and *what says who can do
@@ -98,18 +99,20 @@ bool options_equal(const struct option *table, size_t count, const void *a, cons
 enum file_exposure options_exposed_secret(const struct option *table, size_t count, const void *values,
                                           const char *other, size_t *at, struct fail *what);
 
-/* Whether each file that a value names can be read now, but those that may come later. False: *why as "KEY: PATH: what".
- * Opens them: not for a loop's thread. */
-bool options_readable(const struct option *table, size_t count, const void *values, struct fail *why);
+/* Checks that each file that a value names can be read, except those that may come later. Returns false with *why, "KEY: PATH: what". Opens
+ * the files, so it is not for a loop's thread. */
+bool options_readable(const struct option *table, size_t count, const void *values, struct fail *why)
+    MUST_CHECK;
 
-/* For modules that read nodes themselves: the same forms, false when it is none of them. */
-bool options_duration(struct slice text, int64_t *milliseconds);
-bool options_size(struct slice text, int64_t *bytes);
+/* Read the forms of OPTION_DURATION and OPTION_SIZE, for modules that read nodes themselves. Return false if the text has another form. */
+bool options_duration(struct slice text, int64_t *milliseconds) MUST_CHECK;
+bool options_size(struct slice text, int64_t *bytes) MUST_CHECK;
 
-/* ---- the table, for people ---- */
-struct option_value { /* "a duration from 1s to 1h" */
+/* ---- the table as text ---- */
+struct option_value { /* a form such as "a duration from 1s to 1h" */
     char text[256];
 };
+/* Returns the form of a key's values. */
 struct option_value options_value(const struct option *option);
 void options_help(FILE *to, const struct option *table, size_t count); /* for -h */
 void options_manual(FILE *to, const struct option *table, size_t count); /* roff, a .TP for each key */

@@ -8,19 +8,19 @@
 
 #include "spoa/net/loop.h"
 
-#define REFUSAL_EVERY (10 * SECOND)
+#define REFUSAL_EVERY (10 * SECOND) /* minimum time between two log lines */
 
 enum {
-    ENTRY_MOST = 4096, /* bytes of a line of /etc/passwd */
-    UNKNOWN = 65534    /* the kernel's name for an account of another user namespace (user_namespaces(7)) */
+    ENTRY_MAX = 4096, /* bytes of a line of /etc/passwd */
+    UNKNOWN = 65534   /* the kernel's name for an account of another user namespace (user_namespaces(7)) */
 };
 
-/* An account may have no line in /etc/passwd, as those of a pod's other containers: its number is enough. Its group is then
- * the daemon's own. */
+/* Finds an account. One without a line in /etc/passwd, such as that of another container of a pod, may be given by number; its group is
+ * then the daemon's own. */
 static bool find_entry(const char *name, struct peer_user *user, int *error)
 {
     struct passwd entry, *found = NULL;
-    char memory[ENTRY_MOST];
+    char memory[ENTRY_MAX];
     uint64_t number;
     bool is_number = slice_u64(slice_text(name), UINT32_MAX - 1, &number);
     *error = is_number ? getpwuid_r((uid_t)number, &entry, memory, sizeof memory, &found)
@@ -42,9 +42,8 @@ bool peer_user_find(const char *key, const char *name, const char *usual, struct
         return true;
     bool found = find_entry(name ? name : usual, user, &error);
     if (found && user->uid == UNKNOWN && user->other)
-        return fail(why,
-                    "%s: %s is who the kernel names for accounts that it does not know: take another one",
-                    key, name ? name : usual);
+        return fail(why, "%s: the kernel uses %s for accounts that it does not know: use another one", key,
+                    name ? name : usual);
     if (found || (!name && !error))
         return true;
     if (error)
@@ -59,9 +58,8 @@ int peer_user_listen(const struct peer_user *user, const char *key, const struct
     if (listener < 0 || !user->other || chown(address->path.sun_path, (uid_t)-1, user->gid) == 0)
         return listener;
     fail(why,
-         "cannot give %s to the group of %s: %s (the agent has to be in that group: "
-         "SupplementaryGroups= "
-         "of its unit)",
+         "cannot give %s to the group of %s: %s (the agent must be in that group: SupplementaryGroups= of "
+         "its unit)",
          address->path.sun_path, key, strerror(errno));
     net_unlisten(listener);
     return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer_user: the account whose processes may connect to a Unix socket of a daemon. The mode of the socket's file is not
- * enough: accounts that share a group, as those of a pod do, could each speak as the other. So the kernel is asked who
- * the peer of each connection is.
+ * peer_user: the account whose processes may connect to a Unix socket of a daemon. The mode of the socket's file is not enough:
+ * accounts that share a group, as in a pod, could each pose as another one. Therefore the daemon asks the kernel for the peer's account of
+ * each connection.
  */
 #ifndef CELLGATE_SERVICE_PEER_USER_H
 #define CELLGATE_SERVICE_PEER_USER_H
@@ -11,29 +11,31 @@
 #include "spoa/net/net.h"
 #include "spoa/service/log.h"
 
+/* The account that may connect, beside root and the daemon's own. */
 struct peer_user {
-    const char *listener; /* the configuration's key of the socket, for the log; a constant */
-    bool any;             /* the socket is TCP: nobody knows who its peer is, and everybody is admitted */
-    bool other;           /* an account of its own; else the daemon's */
+    const char *listener; /* configuration key of the socket, for the log; a constant */
+    bool any;             /* the socket is TCP: its peer is unknown, and everybody is admitted */
+    bool other;           /* the account is not the daemon's own */
     uid_t uid;
     gid_t gid;
 };
 
-/* The time of the last log line about a refused peer, in microseconds of loop_clock; 0: never. For one thread. */
+/* State of the log of refused peers, for one thread. */
 struct peer_refusals {
-    uint64_t logged;
+    uint64_t logged; /* time of the last line, in µs of loop_clock, or 0 */
 };
 
-/* Looks up `name`, an account's name or number. NULL stands for `usual` if there is such an account, and otherwise for the
- * daemon's own; so does a `usual` of NULL. Returns false and *why, which begins with `key`, if there is no such account,
- * or if it is the one that the kernel names for whomever it does not know. Reads files: not for a loop. */
+/* Finds the account `name`, a name or number. If `name` is NULL, the account is `usual`, or the daemon's own if there is no such account or
+ * `usual` is NULL. Returns false with *why, which begins with `key`, if there is no such account, or if the kernel uses it for
+ * accounts that it does not know. Reads files, so it is not for a loop's thread. */
 bool peer_user_find(const char *key, const char *name, const char *usual, struct peer_user *user,
-                    struct fail *why) __attribute__((warn_unused_result));
-/* Listens for the account: the socket's file gets its group. Returns as net_listen does. */
+                    struct fail *why) MUST_CHECK;
+/* Listens for the account, and gives the socket's file the account's group. Returns the descriptor, or -1 with *why. */
 int peer_user_listen(const struct peer_user *user, const char *key, const struct net_address *address,
-                     struct fail *why);
-/* Returns whether the peer of this connection may stay: root, the daemon's own account, and `user`. Logs a refusal, unless
- * it logged another one a moment ago. */
-bool peer_user_admits(const struct peer_user *user, int fd, struct peer_refusals *refusals, struct log *log);
+                     struct fail *why) MUST_CHECK;
+/* Returns whether the peer of this connection may stay: root, the daemon's own account, and `user`. Logs a refusal, but at most once in ten
+ * seconds. */
+bool peer_user_admits(const struct peer_user *user, int fd, struct peer_refusals *refusals, struct log *log)
+    MUST_CHECK;
 
 #endif

@@ -11,12 +11,14 @@
 
 #include "spoa/base/json/json_write.h"
 
+/* Values of /proc/self/stat. */
 struct process {
-    unsigned long long user, system, started; /* ticks; started: since the machine's start */
-    unsigned long long virtual, resident;     /* bytes, pages */
+    unsigned long long user, system,
+        started;                          /* clock ticks; `started` counts from the start of the machine */
+    unsigned long long virtual, resident; /* bytes; pages */
 };
 
-/* Of /proc/self/stat (proc(5)): the name in brackets may hold anything, what stands behind it are numbers. */
+/* Reads /proc/self/stat (proc_pid_stat(5)). The name in brackets may have any byte, so the numbers are those after the last bracket. */
 static bool read_process(struct process *p)
 {
     char text[1024];
@@ -25,11 +27,11 @@ static bool read_process(struct process *p)
     if (fd >= 0)
         close(fd);
     text[len > 0 ? len : 0] = '\0';
-    const char *behind = strrchr(text, ')');
-    return behind && sscanf(behind + 1,
-                            " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s "
-                            "%llu %llu %llu",
-                            &p->user, &p->system, &p->started, &p->virtual, &p->resident) == 5;
+    const char *after = strrchr(text, ')');
+    return after && sscanf(after + 1,
+                           " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s "
+                           "%llu %llu %llu",
+                           &p->user, &p->system, &p->started, &p->virtual, &p->resident) == 5;
 }
 
 static double seconds_of(clockid_t clock)
@@ -39,8 +41,8 @@ static double seconds_of(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* In Unix seconds, when the machine was started. Kept as it was at first: computed again it would differ in its last digit now
- * and then, and by more when the clock is set, and who counts restarts by it would count these. */
+/* The start of the machine, in Unix seconds. Computed once: a later result would differ in its last digit, and by more after the clock was
+ * set, so that a reader who counts restarts by it would count too many. */
 static double boot;
 
 static void find_boot(void)
@@ -48,6 +50,7 @@ static void find_boot(void)
     boot = seconds_of(CLOCK_REALTIME) - seconds_of(CLOCK_BOOTTIME);
 }
 
+/* Writes one metric with HELP and TYPE. */
 static bool write_one(struct buffer *to, const char *name, const char *type, const char *help, double value)
 {
     return json_write(to, "# HELP %s %s\n# TYPE %s %s\n%s %.3f\n", name, help, name, type, name, value);

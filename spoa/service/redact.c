@@ -37,7 +37,7 @@ static bool is_token_start(struct slice s)
 {
     if (s.at[0] != 'e' && s.at[0] != 'f' && s.at[0] != 'v')
         return false;
-    /* base64url of `{"`, `{ ` and `{` with a line break behind it */
+    /* base64url of `{"`, `{ ` and `{` with a line break after it */
     return slice_starts(s, "eyJ") || slice_starts(s, "eyA") || slice_starts(s, "ewo") ||
            slice_starts(s, "ew0") || slice_starts(s, "v1.") || slice_starts(s, "v1_") ||
            slice_starts(s, "v2.") || slice_starts(s, "f1.");
@@ -55,13 +55,14 @@ static const struct introduction {
 #undef X
         {NULL, 0}};
 
+/* Returns whether the introduction `by` begins here, in any case. */
 static bool is_introduced(struct slice s, const struct introduction *by)
 {
     return s.len >= by->len && ascii_lower(s.at[0]) == (uint8_t)by->text[0] &&
            slice_equal_nocase(slice_sub(s, 0, by->len), slice_of(by->text, by->len));
 }
 
-/* Whether a secret can begin with these two bytes: spares the comparisons for most of a text. */
+/* Returns whether a secret can begin with these two bytes, which saves comparisons for most of a text. */
 static bool is_suspect(const uint8_t *at)
 {
     static const bool first[256] = {['?'] = true, ['e'] = true, ['f'] = true, ['v'] = true, ['b'] = true,
@@ -86,19 +87,7 @@ static bool is_suspect(const uint8_t *at)
     }
 }
 
-/* The length of what introduces a secret at the front of s: one introduction or several ("bearer Bearer "). */
-static size_t introduction_len(struct slice s)
-{
-    size_t len = 0;
-    for (const struct introduction *by = introductions; by->text;) {
-        bool there = is_introduced(slice_from(s, len), by);
-        len += there ? by->len : 0;
-        by = there ? introductions : by + 1;
-    }
-    return len;
-}
-
-/* The length of the secret at the front of s, 0 if there is none; *keep bytes of s are none and may be shown. */
+/* Returns the length of the secret at the front of `s`, or 0. The first *keep bytes of it introduce the secret, and may be shown. */
 static size_t secret_len(struct slice s, size_t *keep)
 {
     *keep = 0;
@@ -113,7 +102,11 @@ static size_t secret_len(struct slice s, size_t *keep)
         size_t len = token_len(s);
         return len >= TOKEN_MIN ? len : 0;
     }
-    *keep = introduction_len(s);
+    for (const struct introduction *by = introductions; by->text;) {
+        bool there = is_introduced(slice_from(s, *keep), by);
+        *keep += there ? by->len : 0;
+        by = there ? introductions : by + 1; /* there may be several: "bearer Bearer " */
+    }
     size_t len = *keep ? word_len(slice_from(s, *keep)) : 0;
     return len ? *keep + len : 0;
 }

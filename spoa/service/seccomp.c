@@ -48,7 +48,7 @@ static const int calls[] = {
 #ifdef SYS_epoll_pwait2
     SYS_epoll_pwait2,
 #endif
-#ifdef __x86_64__ /* which younger processors do not have */
+#ifdef __x86_64__ /* newer processors do not have these */
     SYS_stat,
     SYS_lstat,
     SYS_access,
@@ -63,8 +63,8 @@ static const int calls[] = {
 #endif
 };
 
-/* A call of which only some forms are allowed: those whose argument has these bits under this mask. Each of these
- * arguments is an int, or has its flags in the lower half. */
+/* A call of which only some forms are allowed: the argument under this mask has these bits. The arguments are ints, or have their flags
+ * in the lower half. */
 struct form {
     int call;
     unsigned argument;
@@ -84,9 +84,9 @@ static const struct form forms[] = {
     {SYS_socket, 0, EXACTLY, AF_INET},
     {SYS_socket, 0, EXACTLY, AF_INET6},
     {SYS_socketpair, 0, EXACTLY, AF_UNIX},
-    /* threads of this process, no process; clone3 hides its flags, and libc falls back to clone */
+    /* threads, but not processes; clone3 hides its flags, and libc falls back to clone */
     {SYS_clone, 0, THREAD, THREAD},
-    /* memory that can be written or run, never both */
+    /* memory that is writable or executable, never both */
     {SYS_mmap, 2, PROT_EXEC, 0},
     {SYS_mmap, 2, PROT_EXEC | PROT_WRITE, PROT_EXEC},
     {SYS_mprotect, 2, PROT_EXEC, 0},
@@ -94,7 +94,7 @@ static const struct form forms[] = {
     {SYS_prctl, 0, EXACTLY, PR_SET_NAME},
 };
 
-/* Which libc asks for first and does without: they fail in each mode. */
+/* Calls that libc tries first and can do without: they fail in both modes. */
 static const int absent[] = {
 #ifdef SYS_clone3
     SYS_clone3,
@@ -107,14 +107,15 @@ static const int absent[] = {
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
 enum {
-    MORE_MOST = 16,
+    MORE_MAX = 16, /* system calls of one daemon */
     FORM_STEPS = 6,
-    PROGRAM_MOST = 16 + 2 * (LENGTH(calls) + MORE_MOST + LENGTH(absent)) + FORM_STEPS * LENGTH(forms)
+    PROGRAM_MAX = 16 + 2 * (LENGTH(calls) + MORE_MAX + LENGTH(absent)) + FORM_STEPS * LENGTH(forms)
 };
 
+/* A BPF program in the making. */
 struct program {
     unsigned short length;
-    struct sock_filter steps[PROGRAM_MOST];
+    struct sock_filter steps[PROGRAM_MAX];
 };
 
 #define REFUSE (SECCOMP_RET_ERRNO | ENOSYS)
@@ -135,16 +136,10 @@ static void put_return(struct program *p, uint32_t action)
     put(p, BPF_RET | BPF_K, action, 0, 0);
 }
 
-/* A call whose number is loaded. */
-static void put_call(struct program *p, int call, uint32_t action)
-{
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1);
-    put_return(p, action);
-}
-
+/* Allows one form of a call; the number is loaded before and after. */
 static void put_form(struct program *p, const struct form *form)
 {
-    /* all processors that are known here store the lower half first */
+    /* all supported processors store the lower half first */
     size_t lower = offsetof(struct seccomp_data, args) + form->argument * sizeof(uint64_t);
 
     put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)form->call, 0, FORM_STEPS - 1);
@@ -155,10 +150,13 @@ static void put_form(struct program *p, const struct form *form)
     put_load(p, NUMBER);
 }
 
+/* Decides about calls whose number is loaded. */
 static void put_calls(struct program *p, const int *numbers, size_t count, uint32_t action)
 {
-    for (size_t i = 0; i < count; i++)
-        put_call(p, numbers[i], action);
+    for (size_t i = 0; i < count; i++) {
+        put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)numbers[i], 0, 1);
+        put_return(p, action);
+    }
 }
 
 static void write_program(struct program *p, enum seccomp_mode mode, const int *more, size_t count)
@@ -181,7 +179,7 @@ bool seccomp_confine(enum seccomp_mode mode, const int *more, size_t count, stru
 
     if (mode == SECCOMP_OFF)
         return true;
-    if (count > MORE_MOST)
+    if (count > MORE_MAX)
         return fail(why, "too many system calls");
     write_program(&program, mode, more, count);
     const struct sock_fprog filter = {program.length, program.steps};

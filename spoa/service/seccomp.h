@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * seccomp: once it runs, a daemon may make only the system calls of its table (Linux, Documentation/userspace-api/
- * seccomp_filter.rst). Whoever takes it over cannot start a program, open a file for writing, listen or send packets
- * of his own. Any other call fails with ENOSYS, as on a kernel that does not have it.
+ * seccomp: limits a daemon to the system calls of its table once it runs (Linux, Documentation/userspace-api/seccomp_filter.rst). An
+ * attacker who takes the daemon over cannot start a program, open a file for writing, listen, or send raw packets. Any other
+ * call fails with ENOSYS, as in a kernel that does not have it.
  */
 #ifndef CELLGATE_SERVICE_SECCOMP_H
 #define CELLGATE_SERVICE_SECCOMP_H
@@ -11,13 +11,14 @@
 
 #include "spoa/base/os/fail.h"
 
+/* The values of the key `seccomp`. */
 enum seccomp_mode {
     SECCOMP_OFF,
     SECCOMP_ON,
     SECCOMP_KILL, /* another call ends the process, and the kernel logs its number */
 };
 
-extern const char *const seccomp_modes[]; /* names of the modes; NULL behind the last */
+extern const char *const seccomp_modes[]; /* names of the modes, NULL-terminated */
 
 /* What every daemon needs: memory, threads, descriptors, clocks, the loop, connections, files that are read. */
 #define SECCOMP_CALLS(X)                                                                                    \
@@ -39,8 +40,8 @@ extern const char *const seccomp_modes[]; /* names of the modes; NULL behind the
                                                 X(sendto) X(sendmsg) X(sendmmsg) X(recvfrom) X(recvmsg)     \
                                                     X(recvmmsg)
 
-/* Confines all threads of the process, for good. `more` are numbers of system calls beside those above. False and
- * *why when the kernel cannot. In a build with a sanitizer or for coverage it does nothing: these need more. */
+/* Confines all threads of the process for good. `more` has the numbers of further system calls. Returns false with *why if the kernel
+ * cannot. A build with a sanitizer or for coverage does nothing, because these need more calls. */
 bool seccomp_confine(enum seccomp_mode mode, const int *more, size_t count, struct fail *why)
     __attribute__((warn_unused_result));
 

@@ -7,21 +7,17 @@
 
 #include "spoa/service/log.h"
 
-enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 };
+enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 }; /* bytes; nested containers */
 
-/* ---- what the table cannot say ---- */
+/* ---- checks that the table cannot express ---- */
 
-/* The position is that of the key in the file; where it has none, the whole file's. */
+/* Fails with the position of the key in the file, or of the whole file if the key is not there. */
 static bool refuse_setting(const struct settings *s, const char *key, struct fail *why, const char *what)
 {
     return json_fail(s->doc, json_member_at(json_root(s->doc), key), why, "%s %s", key, what);
 }
 
-static bool is_local(const struct net_address *address)
-{
-    return net_is_unix(address) || net_is_loopback(address);
-}
-
+/* Checks which addresses may be TCP. */
 static bool check_addresses(const struct settings *s, struct fail *why)
 {
     const struct {
@@ -45,13 +41,16 @@ static bool check_addresses(const struct settings *s, struct fail *why)
     if (!net_is_unix(&s->agent.listen) && s->agent.haproxy_user)
         return refuse_setting(s, "agent.haproxy_user", why,
                               "cannot be checked on TCP: let agent.listen be a Unix socket, or leave it out");
-    if (!is_local(&s->agent.admin))
-        return refuse_setting(s, "agent.admin", why, "must be a loopback address or a Unix socket");
-    if (!is_local(&s->relay.admin))
-        return refuse_setting(s, "relay.admin", why, "must be a loopback address or a Unix socket");
+    const char *const admins[] = {"agent.admin", "relay.admin"};
+    for (size_t i = 0; i < 2; i++) {
+        const struct net_address *admin = i == 0 ? &s->agent.admin : &s->relay.admin;
+        if (!net_is_unix(admin) && !net_is_loopback(admin))
+            return refuse_setting(s, admins[i], why, "must be a loopback address or a Unix socket");
+    }
     return true;
 }
 
+/* Checks the types of nodes, and that an empty list of tokens is intended. */
 static bool check_nodes(const struct settings *s, struct fail *why)
 {
     if (!json_is_object(s->directory))
@@ -81,20 +80,13 @@ static bool check_nodes(const struct settings *s, struct fail *why)
                      "tokens is missing: say \"open\": true to let everybody in");
 }
 
-static bool check_sizes(const struct settings *s, struct fail *why)
-{
-    if (s->relay.memory < s->relay.buffer)
-        return refuse_setting(s, "relay.memory", why, "must not be less than relay.buffer");
-    return true;
-}
-
 static int64_t processors(void)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online < 1 ? 1 : online > SETTINGS_THREADS_MAX ? SETTINGS_THREADS_MAX : online;
 }
 
-/* The table's checks have accepted all texts. */
+/* Computes what follows from the values. The table's checks have accepted all texts, so parsing cannot fail. */
 static bool derive(struct settings *s, struct fail *why)
 {
     s->networks = calloc(s->worker_networks.count, sizeof *s->networks);
@@ -107,7 +99,7 @@ static bool derive(struct settings *s, struct fail *why)
     const struct texts *pauses = &s->relay.redial_backoff_texts;
     s->relay.redial_backoff_count = pauses->count;
     for (size_t i = 0; i < pauses->count; i++)
-        options_duration(slice_text(pauses->at[i]), &s->relay.redial_backoff[i]);
+        (void)!options_duration(slice_text(pauses->at[i]), &s->relay.redial_backoff[i]);
     if (!s->agent.threads)
         s->agent.threads = processors();
     if (!s->relay.threads)
@@ -117,6 +109,7 @@ static bool derive(struct settings *s, struct fail *why)
 
 /* ---- reading ---- */
 
+/* Keeps the path and its folder. */
 static bool set_paths(struct settings *s, const char *path, struct fail *why)
 {
     const char *slash = strrchr(path, '/');
@@ -128,6 +121,7 @@ static bool set_paths(struct settings *s, const char *path, struct fail *why)
     return (s->path && s->base_dir) || fail(why, "%s: out of memory", path);
 }
 
+/* Adds a warning for each former name, in the file and in overrides. */
 static bool warn_old(struct settings *s, const struct option *table, size_t keys,
                      const char *const *overrides, size_t count, struct fail *why)
 {
@@ -146,6 +140,7 @@ static bool warn_old(struct settings *s, const struct option *table, size_t keys
     return true;
 }
 
+/* Reads the file and applies the overrides. */
 static bool read_file(struct settings *s, const char *const *overrides, size_t count, struct fail *why)
 {
     size_t keys;
@@ -166,8 +161,11 @@ struct settings *settings_load(const char *path, const char *const *overrides, s
         fail(why, "%s: out of memory", path);
         return NULL;
     }
-    if (set_paths(s, path, why) && read_file(s, overrides, count, why) && check_nodes(s, why) &&
-        check_addresses(s, why) && check_sizes(s, why) && derive(s, why))
+    bool good = set_paths(s, path, why) && read_file(s, overrides, count, why) && check_nodes(s, why) &&
+                check_addresses(s, why);
+    if (good && s->relay.memory < s->relay.buffer)
+        good = refuse_setting(s, "relay.memory", why, "must not be less than relay.buffer");
+    if (good && derive(s, why))
         return s;
     settings_free(s);
     return NULL;

@@ -19,16 +19,18 @@ static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL}
 /* In the order of enum settings_audit. */
 static const char *const audits[] = {"off", "upgrades", "all", NULL};
 
+/* Checks one of a list of networks. Returns the wanted form, or NULL. */
 static const char *check_network(struct slice text)
 {
     struct cidr cidr;
     if (!cidr_parse(text, &cidr))
-        return "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
+        return "a list of networks such as \"10.0.0.0/8\", without bits after the prefix";
     return cidr_within_metadata(&cidr)
-               ? "a list of networks that no metadata service is in: these are never dialled"
+               ? "a list of networks without metadata services, which are never dialled"
                : NULL;
 }
 
+/* Returns whether the text is a label of a DNS name in lower case; *number tells whether it has only digits. */
 static bool is_label(struct slice label, bool *number)
 {
     bool good = label.len > 0 && label.len <= 63;
@@ -42,7 +44,7 @@ static bool is_label(struct slice label, bool *number)
     return good;
 }
 
-/* Of which a certificate can be made, and a file of its name; an address has neither. */
+/* Checks a host name, which must be usable in a certificate and as the name of its file; an address is not. */
 static const char *check_host(struct slice text)
 {
     bool wild = slice_starts(text, "*."), good = text.len <= 250, number = true;
@@ -55,6 +57,7 @@ static const char *check_host(struct slice text)
                : "a list of names such as \"api.example.org\" or \"*.example.org\", in lower case";
 }
 
+/* Checks one of a list of folders. */
 static const char *check_folder(struct slice text)
 {
     bool good = text.len > 2 && text.len <= NET_PATH_MAX && text.at[0] == '/' &&
@@ -62,6 +65,7 @@ static const char *check_folder(struct slice text)
     return good ? NULL : "a list of folders such as \"/run/cell/\", from the root, with a slash at the end";
 }
 
+/* Checks one of a list of pauses. */
 static const char *check_backoff(struct slice text)
 {
     int64_t ms;
@@ -69,7 +73,7 @@ static const char *check_backoff(struct slice text)
                                                                       : "a list of durations from 1ms to 10m";
 }
 
-/* What may stand in a token's claim, a metric's label and a header without quoting. */
+/* Checks the cell's name, which stands in tokens, labels of metrics and headers without quoting. */
 static const char *check_cell(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -83,7 +87,7 @@ static const char *check_cell(struct slice text)
 }
 
 static const struct option keys[] = {
-    {"cell", OPTION_TEXT, AT(cell), "cell", "this cell's name: tokens are made out to it", RANGE(1, 128),
+    {"cell", OPTION_TEXT, AT(cell), "cell", "this cell's name, which tokens must have", RANGE(1, 128),
      .check = check_cell},
     {"directory", OPTION_NODE, AT(directory), NULL, "where sandboxes are looked up", ANY,
      .form = "an object, see below", .example = "{ \"kind\": \"file\", \"path\": \"sandboxes.json\" }"},
@@ -95,7 +99,7 @@ static const struct option keys[] = {
      "single revoked tokens, `{\"revoked\": {\"JTI\": EXP}}`; read again when it changes", ANY},
     {"open", OPTION_BOOL, AT(open), "false", "without `tokens`: let everybody in", ANY},
     {"systems", OPTION_NODE, AT(systems), OPTION_NONE,
-     "whose clients come here: the built-in routes of these alone are on", ANY, .form = "a list of systems",
+     "systems whose clients come here; only their built-in routes are on", ANY, .form = "a list of systems",
      .example = "[\"opencomputer\", \"opensandbox\"]"},
     {"routes", OPTION_NODE, AT(routes), OPTION_NONE,
      "your routes; `\"defaults\"` places those of `systems` among them", ANY,
@@ -118,7 +122,8 @@ static const struct option keys[] = {
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
      "folders for sockets of `http+unix:` workers", RANGE(0, NET_FOLDERS_MAX), .check = check_folder,
      .example = "[\"/run/cell/\"]"},
-    {"log_level", OPTION_ENUM, AT(log_level), "info", "least level that is logged", ANY, .names = log_levels},
+    {"log_level", OPTION_ENUM, AT(log_level), "info", "lowest level that is logged", ANY,
+     .names = log_levels},
     {"seccomp", OPTION_ENUM, AT(seccomp), "on",
      "an unneeded system call fails (`on`) or ends the process (`kill`); read at start only", ANY,
      .names = seccomp_modes},
@@ -126,7 +131,7 @@ static const struct option keys[] = {
     {"agent.audit", OPTION_ENUM, AT(agent.audit), "upgrades", "admissions that are logged", ANY,
      .names = audits},
     {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock",
-     "for HAProxy's questions", ANY},
+     "socket for HAProxy's questions", ANY},
     {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",
      "`agent.listen` may be TCP: whoever reaches it counts as HAProxy", ANY},
     {"agent.haproxy_user", OPTION_TEXT, AT(agent.haproxy_user), OPTION_NONE,
@@ -134,7 +139,7 @@ static const struct option keys[] = {
      "`haproxy`, if there is one; not with TCP; read at start only",
      RANGE(1, 32)},
     {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
-     "for the relay's questions; a Unix socket", ANY},
+     "socket for the relay's questions; a Unix socket", ANY},
     {"agent.relay_user", OPTION_TEXT, AT(agent.relay_user), OPTION_NONE,
      "the relay's account, by name or number: only it, root and the agent's own may ask on `relay_listen`, "
      "whose socket gets its group; read at start only",
@@ -181,7 +186,7 @@ static const struct option keys[] = {
     {"relay.egress_tls", OPTION_ADDRESS, AT(relay.egress_tls), "unix@/run/cellgate/egress-tls.sock",
      "HAProxy's listener for inspected TLS; a Unix socket", ANY},
     {"relay.egress_http", OPTION_ADDRESS, AT(relay.egress_http), "unix@/run/cellgate/egress-http.sock",
-     "the same without TLS", ANY},
+     "HAProxy's listener for inspected HTTP without TLS; a Unix socket", ANY},
     {"relay.egress_out", OPTION_ADDRESS, AT(relay.egress_out), "unix@/run/cellgate/egress-out.sock",
      "HAProxy's listener for inspected upgrades that go through the relay, on their way to an https "
      "destination; a Unix socket",
@@ -248,14 +253,14 @@ static const struct option keys[] = {
      RANGE(KIB(1), KIB(16))},
     {"relay.head_time", OPTION_DURATION, AT(relay.head_time), "10s", "time for a client's HTTP head",
      RANGE(100, MINUTES(5))},
-    {"relay.max_tunnels", OPTION_INT, AT(relay.max_tunnels), "0", "0: as many as file descriptors allow",
-     RANGE(0, 10000000)},
+    {"relay.max_tunnels", OPTION_INT, AT(relay.max_tunnels), "0",
+     "maximum number of tunnels; 0: as file descriptors allow", RANGE(0, 10000000)},
     {"relay.max_tunnels_per_sandbox", OPTION_INT, AT(relay.max_tunnels_per_sandbox), "-1",
-     "-1: an eighth of all, 256 at most; 0: no limit", RANGE(-1, 10000000)},
+     "maximum per sandbox; -1: an eighth of all, 256 at most; 0: no limit", RANGE(-1, 10000000)},
     {"relay.max_tunnels_per_org", OPTION_INT, AT(relay.max_tunnels_per_org), "-1",
-     "-1: a quarter of all; 0: no limit", RANGE(-1, 10000000)},
+     "maximum per organisation; -1: a quarter of all; 0: no limit", RANGE(-1, 10000000)},
     {"relay.max_tunnels_per_token", OPTION_INT, AT(relay.max_tunnels_per_token), "-1",
-     "-1: an eighth of all; 0: no limit", RANGE(-1, 10000000)},
+     "maximum per token; -1: an eighth of all; 0: no limit", RANGE(-1, 10000000)},
     {"relay.max_egress", OPTION_INT, AT(relay.max_egress), "-1",
      "connections of sandboxes to the outside; -1: half of all tunnels; 0: only the limit of all",
      RANGE(-1, 10000000)},
@@ -274,7 +279,8 @@ static const struct option keys[] = {
      "the Redis of a control plane, told which sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "
      "`unix@/PATH`",
      RANGE(1, 300)},
-    {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE, "not set: Redis's default user", RANGE(1, 255)},
+    {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE, "user name; not set: Redis's default user",
+     RANGE(1, 255)},
     {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,
      "its first line is the password; read for each connection", ANY, .secret = true},
     {"renew.database", OPTION_INT, AT(renew.database), "0", "number of the database", RANGE(0, 65535)},

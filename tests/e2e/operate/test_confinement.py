@@ -150,7 +150,7 @@ def test_without_it_the_group_that_haproxy_shares_is_not_enough(agent):
     "user,says",
     [({"relay_user": "cellgate-no-such"}, "agent.relay_user: there is no account cellgate-no-such"), ({"relay_user": RELAY}, "cannot give"),
      ({"haproxy_user": "cellgate-no-such"}, "agent.haproxy_user: there is no account cellgate-no-such"),
-     ({"haproxy_user": "nobody"}, "agent.haproxy_user: nobody is who the kernel names"),
+     ({"haproxy_user": "nobody"}, "agent.haproxy_user: the kernel uses nobody for accounts"),
      ({"haproxy_user": HAPROXY, "listen": "127.0.0.1:0", "trust_tcp": True}, "agent.haproxy_user cannot be checked on TCP")],
 )
 def test_an_account_that_cannot_be_served_is_told_at_the_start(agent, user, says):

@@ -103,7 +103,7 @@ static void mistakes_leave_with_a_reason(void **state)
     } cases[] = {
         {"-x", "cellgate-agent: unknown option -x\n"},
         {"--config x.json", "cellgate-agent: unknown option --config\n"},
-        {"-c", "cellgate-agent: a value is missing behind -c\n"},
+        {"-c", "cellgate-agent: a value is missing after -c\n"},
         {"-t extra", "cellgate-agent: unexpected argument extra\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

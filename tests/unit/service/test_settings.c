@@ -169,8 +169,8 @@ static void an_error_has_file_line_and_column(void **state)
         {"{\"directory\": {}, \"open\": true, \"tokens\": [{}]}",
          ":1:27: open lets everybody in, whatever tokens says: leave one of them out"},
         {"{\"worker_networks\": [\"169.254.169.254\"]}",
-         ":1:22: worker_networks must be a list of networks that no metadata service is in: these are never "
-         "dialled"},
+         ":1:22: worker_networks must be a list of networks without metadata services, which "
+         "are never dialled"},
         {"{\"worker_sockets\": [\"/run/cell\"]}", ":1:21: worker_sockets must be a list of folders such as "
                                                   "\"/run/cell/\", from the root, with a slash at the "
                                                   "end"},
@@ -179,7 +179,7 @@ static void an_error_has_file_line_and_column(void **state)
         {"{\"directory\": {}, \"tokens\": [1], \"domains\": []}", ":1:45: domains must be an object"},
         {"{\"cell\": \"a b\"}", ":1:10: cell must be a name of letters, digits, '-', '_' and '.'"},
         {"{\"worker_networks\": [\"10.0.0.0/8\", \"10.0.0.1/8\"]}",
-         ":1:36: worker_networks must be a list of networks such as \"10.0.0.0/8\", without bits behind the "
+         ":1:36: worker_networks must be a list of networks such as \"10.0.0.0/8\", without bits after the "
          "prefix"},
         {"{\"relay\": {\"redial_backoff\": [\"1s\", \"0s\"]}}",
          ":1:37: relay.redial_backoff must be a list of durations from 1ms to 10m"},
