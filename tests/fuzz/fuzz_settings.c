@@ -15,8 +15,9 @@ static void read_document(struct slice text)
     struct json *doc = json_parse(text, "f", JSON_COMMENTS, (struct json_limits){1 << 20, 32}, &why);
     if (doc && options_read(doc, json_root(doc), table, count, "/base", &settings, &why)) {
         char *assignment = slice_dup(text);
-        if (assignment)
-            options_override(table, count, assignment, &settings, &why);
+        why.text[0] = '\0';
+        if (assignment && !options_override(table, count, assignment, &settings, &why) && why.text[0] == '\0')
+            abort(); /* a refusal says why */
         free(assignment);
     } else if (why.text[0] == '\0') {
         abort();
@@ -39,8 +40,9 @@ static void override_defaults(struct slice text)
         abort();
     while (slice_split(&text, '\n', &line)) {
         char *assignment = slice_dup(line);
-        if (assignment)
-            options_override(table, count, assignment, &settings, &why);
+        why.text[0] = '\0';
+        if (assignment && !options_override(table, count, assignment, &settings, &why) && why.text[0] == '\0')
+            abort(); /* a refusal says why */
         free(assignment);
     }
     options_free(table, count, &settings);
