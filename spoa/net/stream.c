@@ -273,11 +273,16 @@ static void on_ready(void *owner, int events)
 static void on_due(void *owner)
 {
     struct stream *s = owner;
+    enter(s);
     if (s->finishing) {
-        stream_close(s);
+        /* if this thread was late, the peer may have sent meanwhile what begins `grace` anew */
+        if (loop_clock() < s->over_at && s->io.share && !s->connecting)
+            drop_some(s);
+        if (s->loop && !loop_timer_active(&s->timer))
+            stream_close(s);
+        leave(s);
         return;
     }
-    enter(s);
     s->late = true;
     if (may_read(s))
         read_some(s);

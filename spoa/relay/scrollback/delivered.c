@@ -226,7 +226,12 @@ size_t delivered_held(const struct delivered *d)
 void delivered_note(const struct delivered *d, struct delivered_end *to)
 {
     to->len = d->end.len;
-    if (d->end.tail && !to->tail)
+    if (!d->end.tail) {
+        free(to->tail);
+        to->tail = NULL;
+        return;
+    }
+    if (!to->tail)
         to->tail = malloc(DELIVERED_TAIL);
     if (to->tail)
         memcpy(to->tail, d->end.tail, DELIVERED_TAIL);
