@@ -9,7 +9,7 @@ const char *const loss_names[] = {
 #undef X
         NULL};
 
-/* A hostile worker may make its adapter declare as often as it says something. */
+/* Adds a declaration to the last one if there are many, because a hostile worker can make its adapter declare a gap with each message. */
 static bool add_up(struct commands *c, const struct command *command)
 {
     struct command *last = c->count > c->first ? &c->at[c->count - 1] : NULL;
@@ -37,7 +37,7 @@ void commands_put(struct commands *c, const struct command *command)
     if (add_up(c, command) || (command->kind == COMMAND_HANG_UP && take_back(c, COMMAND_DIAL)))
         return;
     if (c->count == COMMANDS_MOST)
-        abort(); /* no event asks for so many */
+        abort(); /* a defect: no event appends more than COMMANDS_MOST commands */
     c->at[c->count++] = *command;
     if (command->kind == COMMAND_ACCEPT || command->kind == COMMAND_ADOPT)
         c->unattached[command->kind == COMMAND_ADOPT] = true;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * command: what a tunnel wants done, in order. The tunnel appends commands while it works on an event; its owner carries them
- * out when the event function has returned. A list serves all tunnels of a thread: it is empty between two events.
- */
+/* command: the list of actions that a tunnel asks of its owner, in order. The tunnel appends commands while it handles an event; the owner
+ * carries them out after the event function has returned. One list serves all tunnels of a thread, and is empty between two events. */
 #ifndef CELLGATE_RELAY_TUNNEL_COMMAND_H
 #define CELLGATE_RELAY_TUNNEL_COMMAND_H
 
@@ -16,12 +14,12 @@ static inline enum side other(enum side side)
     return side == CLIENT ? WORKER : CLIENT;
 }
 
-/* Why a worker was lost or left: the label `cause` of the redials. X(name) */
-#define LOSSES(X)                                  \
-    X(eof)                                         \
-    X(reset)                                       \
-    X(silent) /* no pong */                        \
-    X(closed) /* a Close that stands for a loss */ \
+/* Reasons why the tunnel no longer uses a worker: values of the label `cause` of the redials metric. X(name) */
+#define LOSSES(X)                                             \
+    X(eof)                                                    \
+    X(reset)                                                  \
+    X(silent) /* no pong */                                   \
+    X(closed) /* the worker sent a Close that means a loss */ \
     X(moved)  /* the target changed */
 
 enum loss {
@@ -29,25 +27,30 @@ enum loss {
     LOSSES(X)
 #undef X
 };
-extern const char *const loss_names[]; /* NULL behind the last */
+extern const char *const loss_names[]; /* names in the order of the enum; the last element is NULL */
 
 enum command_kind {
-    COMMAND_DIAL,    /* the target tunnel_target(); tunnel_dialled tells how it went */
-    COMMAND_HANG_UP, /* gives up that dial, or closes what it has opened */
-    COMMAND_RECHECK, /* dials the worker that serves once more, beside it: tunnel_recheck_bytes gets what it sends */
-    COMMAND_RECHECK_END, /* closes that second connection, or gives up its dial */
-    COMMAND_ADOPT, /* what was dialled takes the place of the worker, which was parted or dropped before */
-    COMMAND_PART, /* `side` is left: `rest`, now the owner's, is still sent, then its socket is closed in good order, when the
-                          * `announced` bytes of a frame in whose middle it is have come. If the worker does not close it too,
-                          * `bytes` of input may not have been read */
-    COMMAND_DROP,   /* the socket of `side` is closed at once */
-    COMMAND_ASK,    /* asks the agent; tunnel_answered tells. An older question that is open is forgotten */
-    COMMAND_WATCH,  /* the same, when something changes */
-    COMMAND_ACCEPT, /* the client gets its 101 */
-    COMMAND_REFUSE, /* the client gets no tunnel: `refusal`, or, with REFUSAL_NONE, the worker's own answer */
-    COMMAND_RESUMED, /* a worker was found again, `time` after the last one was lost by `loss` (0: it was not) */
-    COMMAND_DECLARED,    /* it is known how it went on: `bytes` are missing, or ADAPTER_UNKNOWN; 0: none */
-    COMMAND_UNCONFIRMED, /* `bytes` of input may not have been read by anybody, and are not sent again */
+    COMMAND_DIAL,    /* dial tunnel_target(); the owner reports the outcome by tunnel_dialled */
+    COMMAND_HANG_UP, /* cancel that dial, or close the connection that it opened */
+    /* open a second connection to the serving worker; the owner passes received bytes to tunnel_recheck_bytes */
+    COMMAND_RECHECK,
+    COMMAND_RECHECK_END, /* close that second connection, or cancel its dial */
+    /* use the dialled connection as the worker's; the previous one was detached (PART) or dropped before */
+    COMMAND_ADOPT,
+    /* detach `side`: send `rest` (now the owner's), then close the socket gracefully, after the `announced` bytes that complete a frame
+     * of the peer have arrived. If the worker does not close its side too, up to `bytes` of input may be unread */
+    COMMAND_PART,
+    COMMAND_DROP, /* close the socket of `side` at once */
+    /* ask the agent; the owner reports the answer by tunnel_answered. An older open question is cancelled */
+    COMMAND_ASK,
+    COMMAND_WATCH,  /* like COMMAND_ASK, but the agent answers when something changes */
+    COMMAND_ACCEPT, /* send the client its 101 */
+    /* refuse the client's request with `refusal`, or, for REFUSAL_NONE, with the worker's own answer */
+    COMMAND_REFUSE,
+    COMMAND_RESUMED, /* note that a worker was found `time` (µs) after the last one was lost by `loss` */
+    /* note the size of the gap after a resume: `bytes` are missing, or ADAPTER_UNKNOWN; 0 if there is no gap */
+    COMMAND_DECLARED,
+    COMMAND_UNCONFIRMED, /* note that `bytes` of input may be unread by any worker, and are not sent again */
 };
 
 struct command {
@@ -59,20 +62,21 @@ struct command {
     struct send_queue rest;
 };
 
-/* One event ends each leg at most once, starts one search and declares what one read can hold. */
-#define COMMANDS_MOST  48
-#define COMMANDS_NOTES 24 /* declarations of one event; more are added up */
+/* Invariant: one event ends each leg at most once, starts one search and declares the gaps of one read. */
+#define COMMANDS_MOST 48
+/* number of commands of one event after which further declarations are added to the last one */
+#define COMMANDS_NOTES 24
 
 struct commands {
     struct command at[COMMANDS_MOST];
     unsigned first, count;
-    bool unattached
-        [2]; /* a COMMAND_ACCEPT or COMMAND_ADOPT is not carried out yet: what is for this side waits in its queue */
+    /* per side: true if its COMMAND_ACCEPT or COMMAND_ADOPT is pending; output for that side waits in its queue */
+    bool unattached[2];
 };
 
-/* A HANG_UP takes back a DIAL that was not carried out yet. */
+/* Appends a copy of the command. A COMMAND_HANG_UP instead removes a COMMAND_DIAL that is still in the list. */
 void commands_put(struct commands *commands, const struct command *command);
-/* The next one, which is the caller's until it asks again; NULL: there is none. */
+/* Returns the next command, valid until the next call, or NULL if the list is empty. */
 struct command *commands_take(struct commands *commands);
 
 #endif

@@ -3,11 +3,12 @@
 
 #include <stdlib.h>
 
-#define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
+#define ABSENT_RETRY    (3 * SECOND) /* a worker may learn of a session later than the directory does */
 #define UNWATCHED_PAUSE (20 * SECOND)
-#define WATCH_PAUSE     SECOND           /* before a watch that reported nothing new is repeated */
-#define HELD_PAUSE      (4 * SECOND / 5) /* at most, give or take a fifth: somebody waits for the first worker */
-#define LATE            (10 * SECOND)    /* in which a worker may get to a dial that was given up */
+#define WATCH_PAUSE     SECOND /* before a watch that reported nothing new is repeated */
+/* longest pause, plus or minus a fifth: a client waits for its first worker */
+#define HELD_PAUSE (4 * SECOND / 5)
+#define LATE       (10 * SECOND) /* time in which a worker may still accept a cancelled dial */
 
 static const struct connector_result goes_on = {.how = CONNECTOR_GOES_ON};
 
@@ -34,7 +35,7 @@ static struct connector_result give_up(struct connector *c)
     connector_stop(c);
     if (c->purpose == CONNECT_FIRST || c->purpose == CONNECT_AGAIN)
         return hopeless(CLOSE_unrecoverable, c->problem ? c->problem : REFUSAL_worker_unreachable);
-    target_drop(&c->next); /* the old worker serves on: where the sandbox is by now will be reported again */
+    target_drop(&c->next); /* the old worker still serves; the agent will report the sandbox's place again */
     return goes_on;
 }
 
@@ -125,7 +126,7 @@ bool connector_took_itself(struct connector *c, uint64_t now)
 }
 
 /* ---- what the agent says ---- */
-/* The sandbox, or the right to reach it, is gone. */
+/* Returns true if the sandbox, or the right to reach it, is gone; `*result` is then final. */
 static bool is_final(const struct answer *answer, struct connector_result *result)
 {
     enum close_reason *reason = &result->reason;
@@ -166,8 +167,8 @@ static void wait_for_worker(struct connector *c, uint64_t now)
     connector_watch_now(c, now);
 }
 
-/* While the agent is away nobody can say where to dial, which is no fault of the worker's: the budget stands
- * still. */
+/* Handles an agent that cannot answer. The budget stands still while the agent is away, because nobody else knows the worker and the
+ * worker is not at fault. */
 static struct connector_result no_answer(struct connector *c, bool agent_lost, uint64_t now)
 {
     c->problem = agent_lost ? REFUSAL_agent_unavailable : REFUSAL_directory_unavailable;
@@ -176,7 +177,7 @@ static struct connector_result no_answer(struct connector *c, bool agent_lost, u
     return c->redial.waiting && now >= wait_until(c) ? give_up(c) : connector_again(c, now);
 }
 
-/* To the worker that serves. */
+/* Returns true if the sandbox has moved back to the serving worker. */
 static bool has_come_back(const struct connector *c, const struct answer *answer)
 {
     return c->purpose == CONNECT_ASIDE && target_same(&c->target, &answer->target);
@@ -199,7 +200,8 @@ struct connector_result connector_use(struct connector *c, const struct answer *
     return dial(c, &answer->target, now);
 }
 
-/* What a watch says is not the fresh answer that the end of a session is believed by. */
+/* Handles an answer during the grace period. A watch's answer may be old, so only the answer to a question confirms that the session
+ * ended. */
 static struct connector_result use_in_grace(struct connector *c, const struct answer *answer, bool watch)
 {
     bool moved = target_known(&answer->target) && !target_same(&c->target, &answer->target);
@@ -211,7 +213,7 @@ static struct connector_result use_in_grace(struct connector *c, const struct an
     return (struct connector_result){.how = stays ? CONNECTOR_STAYS : CONNECTOR_MOVED};
 }
 
-/* Whether an answer that came unasked matters to somebody who looks for a worker. */
+/* Returns true if a watch's answer is of use to the search. */
 static bool matters(const struct connector *c, const struct answer *answer)
 {
     if (!target_known(&answer->target))
@@ -241,7 +243,7 @@ bool connector_would_move(const struct connector *c, const struct answer *answer
            !is_final(answer, &final);
 }
 
-/* Spread, or those that the agent has no room for would all ask at once. */
+/* Returns a random pause before polling. Without it, all tunnels for which the agent has no watch slot would ask at once. */
 static uint64_t ask_later(struct connector *c)
 {
     uint64_t pause = c->phase == CONNECTOR_WAITING ? 2 * WATCH_PAUSE : UNWATCHED_PAUSE;
@@ -264,7 +266,7 @@ struct connector_result connector_answered(struct connector *c, const struct ans
         c->epoch = answer->epoch;
         c->answer = answer->state;
     }
-    c->must_ask = true; /* whatever is dialled from now on */
+    c->must_ask = true; /* the agent is asked before each further dial */
     if (is_final(answer, &final))
         return final;
     if (c->purpose == CONNECT_GRACE)
@@ -304,7 +306,7 @@ static bool wants_watch(const struct connector *c)
 void connector_connected(struct connector *c)
 {
     c->phase = CONNECTOR_IDLE;
-    c->redial.give_up = 0; /* of a search that is over */
+    c->redial.give_up = 0; /* the search is over */
     c->retried_absent = false;
     c->must_ask = true;
     if (c->next) {
@@ -315,7 +317,7 @@ void connector_connected(struct connector *c)
     }
 }
 
-/* Whether the first dial can be repeated although the worker may have seen it. */
+/* Returns true if the first dial can be repeated although the worker may have seen it. */
 static bool is_repeatable(const struct connector *c, enum dial_outcome outcome, unsigned status)
 {
     return c->resumes &&
@@ -345,13 +347,14 @@ static struct connector_result first_failed(struct connector *c, enum dial_outco
     return connector_again(c, now);
 }
 
-/* What this worker says of the session is final. While the old worker serves, that one decides. */
+/* Handles a worker's final answer about the session. While the old worker serves, the new one's answer does not end the tunnel. */
 static struct connector_result refused(const struct connector *c, enum close_reason reason)
 {
     return c->purpose == CONNECT_AGAIN ? hopeless(reason, REFUSAL_NONE) : goes_on;
 }
 
-/* The worker will say the same again. A conflict is with the leg before, which it may not know to be gone yet. */
+/* Returns true if the worker would answer the same again. A 409 can come from the previous leg, which the worker may not know to be gone
+ * yet. */
 static bool is_final_status(unsigned status)
 {
     return status >= 400 && status < 500 && status != 408 && status != 409 && status != 425 && status != 429;
@@ -362,7 +365,7 @@ struct connector_result connector_failed(struct connector *c, enum dial_outcome 
 {
     bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
 
-    c->phase = CONNECTOR_IDLE; /* there is nothing to hang up */
+    c->phase = CONNECTOR_IDLE; /* the failed dial needs no COMMAND_HANG_UP */
     if (c->purpose == CONNECT_FIRST)
         return first_failed(c, outcome, status, now);
     if (outcome == DIAL_TIMEOUT || outcome == DIAL_INVALID)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * connector: finds the worker of a tunnel: asks the agent, watches for changes, dials, pauses, waits for a worker to exist,
- * and gives up. What it wants done it commands (command.h); what that means for the tunnel it returns. Without I/O; times
- * are microseconds of loop_clock.
- */
+/* connector: finds the worker of a tunnel. The connector asks the agent, watches for changes, dials, pauses, waits for a worker to exist,
+ * and gives up. Actions are appended as commands (command.h); each function returns the consequence for the tunnel. No I/O; times are
+ * microseconds of loop_clock. */
 #ifndef CELLGATE_RELAY_TUNNEL_CONNECTOR_H
 #define CELLGATE_RELAY_TUNNEL_CONNECTOR_H
 
@@ -11,112 +9,118 @@
 #include "spoa/relay/tunnel/host.h"
 #include "spoa/relay/tunnel/target.h"
 
-/* What a worker is looked for. */
+/* Reasons for a search. */
 enum connector_purpose {
-    CONNECT_FIRST, /* a client that has no 101 yet */
-    CONNECT_ASIDE, /* another worker serves meanwhile */
-    CONNECT_GRACE, /* the worker has closed: is a change announced? */
+    CONNECT_FIRST, /* the client has no 101 yet */
+    CONNECT_ASIDE, /* another worker serves during the search */
+    CONNECT_GRACE, /* the worker has closed; the agent may announce a move */
     CONNECT_AGAIN, /* the worker was lost */
 };
 
-/* How far the search has come. */
+/* Phases of a search. */
 enum connector_phase {
-    CONNECTOR_IDLE,   /* nothing is looked for */
-    CONNECTOR_ASKING, /* the agent is asked */
+    CONNECTOR_IDLE,   /* no search is in progress */
+    CONNECTOR_ASKING, /* a question to the agent is open */
     CONNECTOR_DIALLING,
-    CONNECTOR_PAUSING, /* until the next attempt */
-    CONNECTOR_WAITING, /* for a worker to exist: the agent will tell */
+    CONNECTOR_PAUSING, /* the next attempt is due at pause_until */
+    CONNECTOR_WAITING, /* no worker exists yet; the agent notifies the relay when one does */
 };
 
 enum dial_outcome {
     DIAL_OPEN,        /* a valid 101 */
     DIAL_STATUS,      /* another status */
-    DIAL_UNREACHABLE, /* no connection */
+    DIAL_UNREACHABLE, /* no connection could be made */
     DIAL_TIMEOUT,
-    DIAL_INVALID,   /* nonsense instead of an answer, or the connection was lost within it */
+    DIAL_INVALID,   /* the answer was malformed, or the connection was lost within it */
     DIAL_FORBIDDEN, /* the address is outside of worker_networks */
-    DIAL_ENDED,     /* the worker says that the session has ended */
-    DIAL_MEMORY,    /* there is none, here */
-    DIAL_NO_SOCKET, /* none could be had, here; the worker knows nothing of it */
+    DIAL_ENDED,     /* the worker answered that the session has ended */
+    DIAL_MEMORY,    /* the relay is short of memory */
+    DIAL_NO_SOCKET, /* the relay could not open a socket; the worker saw nothing of the attempt */
 };
 
 struct connector {
     struct tunnel_place place;
     enum connector_purpose purpose;
     enum connector_phase phase;
-    enum answer_state answer; /* the last one's state */
-    enum refusal problem;     /* what the last attempt failed with */
-    bool resumes;             /* the worker knows a session again of which it has seen the first dial */
-    bool must_ask;            /* before the first dial: the record has secrets, or the target is not known */
-    bool fixed;               /* a destination outside: the one address that was checked, once */
-    bool retried_absent;      /* the one retry of a 404 or 410 after a change */
+    enum answer_state answer; /* state in the agent's last answer */
+    enum refusal problem;     /* reason why the last attempt failed */
+    bool resumes; /* true if the worker recognises a session after a first dial whose answer was lost */
+    /* true if the agent must be asked before the next dial, e.g. because the record has secrets or the target is unknown */
+    bool must_ask;
+    bool fixed; /* true for an egress destination: the one address that was checked is dialled once */
+    bool retried_absent; /* true if the single retry of a 404 or 410 after a change was used */
     bool watching;
-    uint64_t hold; /* of the route: how long a client waits for a worker to exist */
+    uint64_t hold; /* longest time that a client waits for a worker to exist (the route's), in µs */
 
-    struct target target; /* of the worker that serves, or served last */
-    struct target *next;  /* of the one that is being dialled; NULL: none */
-    int64_t epoch;        /* last one reported; -1: none */
+    struct target target; /* target of the worker that serves, or served last */
+    struct target *next;  /* target that is being dialled; NULL if there is none */
+    int64_t epoch;        /* last reported epoch; -1 if there is none */
 
     struct redial redial;
-    uint64_t pause_until;  /* CONNECTOR_PAUSING */
-    uint64_t asked_at;     /* CONNECTOR_ASKING: since when */
-    uint64_t changed_at;   /* of the target */
-    uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */
-    int64_t watched;       /* the epoch that the watch knows */
-    uint64_t watch_at;     /* when to watch again; 0: now */
+    uint64_t pause_until; /* time of the next attempt, in CONNECTOR_PAUSING */
+    uint64_t asked_at;    /* time of the question, in CONNECTOR_ASKING */
+    uint64_t changed_at;  /* time of the target's last change */
+    /* time when a dial was cancelled that its worker may still accept; 0 if there is none */
+    uint64_t abandoned_at;
+    int64_t watched;   /* epoch that the open watch was started with */
+    uint64_t watch_at; /* time of the next watch; 0 means now */
 };
 
-/* What has come of it. */
+/* The consequence of a call for the tunnel. */
 struct connector_result {
     enum {
         CONNECTOR_GOES_ON,
-        CONNECTOR_MOVED, /* the sandbox is elsewhere, and nothing is looked for: the tunnel decides, then connector_use */
-        CONNECTOR_STAYS,   /* CONNECT_GRACE: the agent knows of no change */
-        CONNECTOR_HOPELESS /* `reason` for what is open, `refusal` for a client without its 101 */
+        /* the sandbox has moved and no search is in progress: the tunnel decides, then calls connector_use */
+        CONNECTOR_MOVED,
+        CONNECTOR_STAYS, /* the agent knows of no change (CONNECT_GRACE only) */
+        /* the search failed: `reason` closes an open tunnel, `refusal` answers a client without a 101 */
+        CONNECTOR_HOPELESS
     } how;
     enum close_reason reason;
-    enum refusal refusal; /* REFUSAL_NONE: the worker's own answer */
+    enum refusal refusal; /* REFUSAL_NONE means that the client gets the worker's own answer */
 };
 
 void connector_free(struct connector *c);
-/* The target that is known, for dials and questions. */
+/* Returns the target for dials and questions: the one being dialled, else the worker's. */
 const struct target *connector_target(const struct connector *c);
 
 /* ---- a search ---- */
 struct connector_result connector_begin(struct connector *c, uint64_t budget, uint64_t now);
-/* Behind a worker that was lost after `lived`: the times of the search, which begins with connector_again. False: the tunnel
- * flaps, and it is not worth it. moved: it was left for another one. gets_on: resumes exactly, and goes on. */
+/* Prepares the times of a search after a worker was lost that had served for `lived`; connector_again begins the search. `moved` is true
+ * if the tunnel left the worker for another one, `gets_on` if the session resumes exactly and makes progress. Returns false if the tunnel
+ * flaps and should be closed. */
 bool connector_lost(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now);
-/* The next attempt, now or after a pause; without budget the search is given up. */
+/* Starts the next attempt now or after a pause, or gives up the search if its budget is spent. */
 struct connector_result connector_again(struct connector *c, uint64_t now);
 void connector_ask(struct connector *c, uint64_t now);
 void connector_stop(struct connector *c);
-/* A dial in progress is given up, and its worker may get to it all the same. */
+/* Stops the search. A worker may still accept a dial that was in progress. */
 void connector_abandon(struct connector *c, uint64_t now);
-/* A worker got to an abandoned dial late, and took the session from the one that was dialled instead. Once. */
+/* Returns true, once, if a worker's 4001 can come from a recently abandoned dial: the worker accepted that dial late and took the session
+ * from the connection in use. */
 bool connector_took_itself(struct connector *c, uint64_t now);
 
 /* ---- events ---- */
-/* Whether a watch's answer would make a tunnel leave a worker that serves for another one. */
+/* Returns true if a watch's answer would make a tunnel replace its serving worker by another one. */
 bool connector_would_move(const struct connector *c, const struct answer *answer);
-/* The agent answers a question or, watch, tells of a change. */
+/* Handles the agent's answer to a question or, if `watch`, its notification of a change. */
 struct connector_result connector_answered(struct connector *c, const struct answer *answer, bool watch,
                                            uint64_t now);
-/* An answer that a search goes on with. */
+/* Continues a search with the agent's answer. */
 struct connector_result connector_use(struct connector *c, const struct answer *answer, uint64_t now);
-/* The dial has failed. */
+/* Handles a failed dial. */
 struct connector_result connector_failed(struct connector *c, enum dial_outcome outcome, unsigned status,
                                          uint64_t now);
-/* It is open, and takes the place of the worker: `next` becomes `target`. */
+/* Handles a successful dial: `next` becomes `target`. */
 void connector_connected(struct connector *c);
 struct connector_result connector_tick(struct connector *c, uint64_t now);
 uint64_t connector_due(const struct connector *c);
 
 /* ---- the watch ---- */
 void connector_watch(struct connector *c, uint64_t now);
-/* Without a pause behind a watch that reported nothing new: a change is waited for. */
+/* Watches at once, without the pause that follows a watch which reported nothing new, because the tunnel waits for a change. */
 void connector_watch_now(struct connector *c, uint64_t now);
-/* Behind an answer. */
+/* Renews the watch after an answer of the agent. */
 void connector_watch_on(struct connector *c, bool watch, uint64_t now);
 
 /* ---- in another process (tunnel_save, tunnel_load) ---- */

@@ -43,7 +43,7 @@ static bool hold_bytes(struct forward *f, enum side to, struct slice bytes, uint
     return forward_gather(f, to) && leg_flush(&f->legs[to], &batch, NULL, NULL, now);
 }
 
-/* A mask for a frame of the relay's own; NULL towards the client. */
+/* Returns a random mask for a frame of the relay's own, or NULL for a frame to the client. */
 static const uint8_t *own_mask(struct forward *f, enum side to, uint8_t mask[4])
 {
     uint32_t random = to == WORKER ? place_random(&f->place) : 0;
@@ -84,8 +84,8 @@ bool forward_hold_close(struct forward *f, enum side to, unsigned code, struct s
     return put_close(f, to, code, text, true, now);
 }
 
-/* While input goes on, a worker is asked as often as a quiet one how far it has read: the rest is what may be lost with
- * it. That it does not answer is no sign of death: its process may not read. */
+/* While input arrives, the relay asks a worker after each `keepalive` how far it has read, to bound the loss if the worker fails. A
+ * missing answer is no sign of death: the worker's process may not read. */
 bool forward_may_ask_how_far(const struct forward *f, uint64_t now)
 {
     const struct leg *leg = &f->legs[WORKER];
@@ -112,7 +112,7 @@ bool forward_keep_alive(struct forward *f, enum side to, uint64_t now)
     uint8_t payload[LEG_PING_LEN];
     struct leg *leg = &f->legs[to];
 
-    /* between the fragments of a message there is no place for another one */
+    /* no other message may stand between the fragments of a message */
     bool empty = to == CLIENT && f->empty_frame && !leg->message_out;
     if (empty) {
         leg->heard = now;
@@ -139,7 +139,7 @@ bool forward_mend_message(struct forward *f, uint64_t now)
     return forward_flush(f, CLIENT, &batch, now);
 }
 
-/* ---- what adapters have to say ---- */
+/* ---- decisions of adapters ---- */
 void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t gap)
 {
     if (outcome == ADAPTER_PENDING)
@@ -151,7 +151,7 @@ void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t g
     commands_put(f->place.host->commands, &(struct command){.kind = COMMAND_DECLARED, .bytes = gap});
 }
 
-/* What an adapter decided without output of the worker's. */
+/* Applies a decision that the adapter took without output from the worker. */
 static bool pass_decision(struct forward *f, enum adapter_verdict verdict, struct adapter_edit *edit,
                           uint64_t now)
 {
@@ -183,7 +183,7 @@ bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now)
 {
     struct adapter_edit edit = {.insert = buffer_with_limit(f->adapter->insert_max)};
 
-    /* behind the beginning of a message that was cut nothing can follow */
+    /* nothing may follow the beginning of a message that was cut */
     if (!f->adapter->tick || (time == ADAPTER_NO_MORE && f->legs[CLIENT].message_out))
         return true;
     return pass_decision(f, f->adapter->tick(f->adapter_state, time, &edit), &edit, now);
@@ -216,35 +216,36 @@ void forward_mark_end(struct forward *f, uint64_t now)
     if (!f->adapter->numbers || !f->there[WORKER])
         return;
     size_t len = f->adapter->numbers->mark_end(f->adapter_state, payload);
-    /* without memory the Close behind it is not sent either: the leg is lost */
+    /* if memory is short, the following Close cannot be sent either: the leg is lost */
     if (!forward_send_control(f, WORKER, WS_PONG, slice_of(payload, len), now))
         f->legs[WORKER].close_out = true;
 }
 
 /* ---- from one side to the other ---- */
 
-#define MADE         2048 /* bytes of frames that are sent together */
-#define TAGGED_SMALL 124  /* bytes behind a tag in a frame whose length has one byte */
-#define TAGGED_HEAD  6    /* the length of such a frame's head: the client's are masked */
+#define MADE         2048 /* bytes of generated frames that are sent together */
+#define TAGGED_SMALL 124  /* most bytes after a tag in a frame whose length field has one byte */
+#define TAGGED_HEAD  6    /* bytes of such a frame's head, with the client's mask */
 
-/* One forward_read. What goes to the other side is collected as runs of the memory it came in: a frame that
- * passes unchanged is written to the very place it lies at, so that neighbours become one run. Small frames
- * that cannot lie there are made elsewhere: however small frames are, a system call sends many of them. */
+/* The state of one forward_read. Output is collected as runs of the memory that the input was read into: a frame that passes unchanged is
+ * written to its own place, so that neighbours become one run. Small frames that cannot lie there are generated in `made`, so that one
+ * system call sends many frames however small they are. */
 struct pass {
     struct forward *f;
     enum side from;
     struct leg *leg, *peer;
-    struct leg_batch batch; /* for peer */
-    uint8_t *memory;        /* of the read, with its room in front */
-    uint8_t *unsent; /* the end of what of it is in the batch: nothing in front of that may be written */
+    struct leg_batch batch; /* output for peer */
+    uint8_t *memory;        /* memory of the read, with the room before the data */
+    /* end of the part of `memory` that is in the batch; nothing before this may be written */
+    uint8_t *unsent;
     size_t made_len, answers_len;
-    uint8_t made[MADE];      /* of the batch */
+    uint8_t made[MADE];      /* generated frames of the batch */
     uint8_t answers[MADE];   /* control frames for leg */
-    struct forward_end *end; /* how the pass ends, when it does not go on */
+    struct forward_end *end; /* result of the pass, set if the pass stops */
     uint64_t now;
 };
 
-/* The functions below say whether the pass goes on; when it does not, *end says why. */
+/* Each function below returns true if the pass continues; otherwise `*end` holds the reason. */
 static bool no_memory(struct pass *p)
 {
     p->batch.count = 0;
@@ -252,20 +253,20 @@ static bool no_memory(struct pass *p)
     return false;
 }
 
-/* A client that has been sent a Close: what it still says is read away until it answers. */
+/* Returns true for input of a client that was sent a Close: the relay discards such input until the client answers. */
 static bool is_ignored(const struct pass *p)
 {
     return p->f->mode >= FORWARD_CLOSING && p->from == CLIENT && !forward_hears_client(p->f);
 }
 
-/* What else comes from this side is not understood any more: its Close is not waited for. */
+/* Fails the leg. Further input from this side cannot be parsed, so the relay does not wait for a Close. */
 static void fail_leg(struct pass *p, enum close_reason reason)
 {
     p->leg->close_in = true;
     *p->end = (struct forward_end){.how = FORWARD_FAILED, .reason = reason};
 }
 
-/* A message in so many fragments that their heads are more than its bytes may be cannot be kept. */
+/* Returns true if the heads of a message's fragments take more room than its data may. Such a message cannot be kept for a retry. */
 static bool too_many_fragments(const struct pass *p)
 {
     const struct send_queue *out = &p->peer->out;
@@ -297,7 +298,7 @@ static bool pass_flush(struct pass *p)
     return sent || no_memory(p);
 }
 
-/* Room for another frame that is made, and for its run; NULL when the pass does not go on. */
+/* Returns room for another generated frame and its run, or NULL if the pass stops. */
 static uint8_t *make_room(struct pass *p, size_t len)
 {
     if ((p->made_len + len > MADE || p->batch.count == LEG_RUNS) && !pass_flush(p))
@@ -321,8 +322,8 @@ static bool pass_run(struct pass *p, struct slice run)
     return true;
 }
 
-/* Sends payload as a frame whose head is written into the `room` bytes in front of it, over what was its own head or is
- * not passed on. */
+/* Sends payload as a frame. The head is written into the `room` bytes before the payload, over its own head or bytes that are not
+ * forwarded. */
 static bool pass_behind_head(struct pass *p, struct slice payload, size_t room, uint64_t offset, bool fin)
 {
     struct ws_frame part = ws_fragment(&p->leg->in.frame, offset, payload.len);
@@ -337,7 +338,7 @@ static bool pass_behind_head(struct pass *p, struct slice payload, size_t room, 
     return pass_run(p, whole);
 }
 
-/* Payload that lies in the memory of the read. */
+/* Sends payload that lies in the memory of the read. */
 static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, bool fin)
 {
     if (!pass_behind_head(p, payload, (size_t)(payload.at - p->unsent), offset, fin))
@@ -346,7 +347,7 @@ static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, 
     return true;
 }
 
-/* Small pieces are sent together: a frame is made of them elsewhere. */
+/* Copies a small piece into a generated frame, so that many small pieces are sent together. */
 static bool pass_small_tagged(struct pass *p, struct slice bytes, uint8_t tag, uint64_t offset)
 {
     uint8_t *at = make_room(p, TAGGED_HEAD + 1 + bytes.len);
@@ -358,17 +359,17 @@ static bool pass_small_tagged(struct pass *p, struct slice bytes, uint8_t tag, u
     return pass_behind_head(p, slice_of(at + TAGGED_HEAD, bytes.len + 1), TAGGED_HEAD, offset, true);
 }
 
-/* A piece of input becomes a message of its own, behind a tag of its own: a worker that is lost never leaves the rest
- * of one to the next, who would take the byte that stands there for its tag. */
+/* Sends a piece of input as a message of its own with its own tag. Otherwise the next worker could get the rest of a message whose
+ * beginning was lost with the last worker, and would read the first byte as a tag. */
 static bool pass_tagged(struct pass *p, const struct ws_piece *in)
 {
-    /* as if the tag were the frame's byte in front of these, masked like it */
+    /* treat the tag as the frame's byte before these, masked like it */
     uint64_t offset = in->offset + 3;
     uint8_t tag = p->leg->in.frame.mask[offset % 4];
 
     if (in->bytes.len <= TAGGED_SMALL)
         return pass_small_tagged(p, in->bytes, tag, offset);
-    /* head and tag may be longer than what was the head: they may lie on bytes that are not sent yet */
+    /* head and tag may be longer than the old head and overlap bytes that are not sent yet */
     if (!pass_flush(p))
         return false;
     uint8_t *at = (uint8_t *)in->bytes.at - 1;
@@ -424,7 +425,7 @@ static bool wrong(struct pass *p, enum adapter_verdict verdict)
     return false;
 }
 
-/* Passes what the adapter leaves of a piece from the worker. */
+/* Forwards the part of a worker's piece that the adapter keeps. */
 static bool adapt(struct pass *p, const struct adapter_piece *piece, uint64_t offset)
 {
     struct adapter_edit edit = {.insert = buffer_with_limit(p->f->adapter->insert_max)};
@@ -494,12 +495,12 @@ static bool pass_control(struct pass *p, struct slice payload)
     if ((at = make_room(p, len)) == NULL)
         return false;
     memcpy(at, frame, len);
-    pass_run(p, slice_of(at, len)); /* there is room */
+    pass_run(p, slice_of(at, len)); /* make_room has left room for a run */
     p->batch.controls |= UINT32_C(1) << (p->batch.count - 1);
     return true;
 }
 
-/* A Pong of the relay's own. */
+/* Queues a Pong of the relay's own. */
 static bool answer(struct pass *p, struct slice payload)
 {
     uint8_t mask[4];
@@ -513,13 +514,14 @@ static bool answer(struct pass *p, struct slice payload)
     return true;
 }
 
-/* RFC 6455 section 5.5.3: of several Pings one may be answered alone. No proper client sends hidden ones. */
+/* Returns true if the answers held for this side are too many. RFC 6455 section 5.5.3 allows to answer only one of several Pings, and no
+ * proper client sends hidden ones. */
 static bool is_many_answers(const struct pass *p)
 {
     return send_queue_len(&p->leg->out) >= READ_LEAST && !forward_memory(p->f, p->from);
 }
 
-/* Control frames that belong to a protocol that the client knows nothing of. */
+/* Returns true for control frames of the adapter's protocol, which the other side must not see. */
 static bool is_hidden(const struct pass *p, struct slice payload)
 {
     return p->f->adapter->numbers && p->f->adapter->numbers->is_own(payload);
@@ -560,7 +562,7 @@ static bool on_pong(struct pass *p, struct slice payload)
     return !p->f->there[other(p->from)] || p->peer->close_out || pass_control(p, payload);
 }
 
-/* What it means is the tunnel's to say. */
+/* Ends the pass at a Close. The tunnel decides what the Close means. */
 static bool on_close(struct pass *p, unsigned code, struct slice text)
 {
     uint8_t copy[WS_CONTROL_MAX];
@@ -627,7 +629,7 @@ static bool pass_events(struct pass *p, struct slice *bytes)
     return on;
 }
 
-/* Where memory is short less of a frame is waited for: it goes on as fragments of the bytes at hand. */
+/* If memory is short, forwards an incomplete frame as fragments of the bytes at hand. */
 static bool pass_rest(struct pass *p, struct slice *bytes)
 {
     if (bytes->len <= READ_LEAST + WS_HEAD_MAX || forward_memory(p->f, p->from) >= LEG_FRAME_WHOLE)

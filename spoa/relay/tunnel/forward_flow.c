@@ -2,19 +2,19 @@
 /* Back-pressure: which side is read, and how much of it. */
 #include "spoa/relay/tunnel/forward.h"
 
-/* before it is asked again for the permit, and half of that at random */
+/* pause before the next request for the permit, plus up to half of that at random */
 #define PERMIT_PAUSE (50 * MILLISECOND)
-#define SHORT_PAUSE  (100 * MILLISECOND) /* before it is looked again for memory, and half of that at random */
-#define KEPT_LEAST   16384               /* bytes that are kept for acknowledgement however short memory is */
+#define SHORT_PAUSE  (100 * MILLISECOND) /* pause before the next memory check, plus up to half at random */
+#define KEPT_LEAST   16384 /* bytes that may be kept for acknowledgement however short memory is */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* What may be taken from the client without that more is sent than the session's window allows. A message costs at
- * most 16 for each 6 bytes of the wire. The rest of a frame that has begun, and does not fit yet, is read as far as
- * there is room; one that nothing is kept before always fits. */
+/* Returns the number of bytes to read from the client without exceeding the session's window. A message costs at most 16 for each 6 bytes
+ * on the wire. A frame that has begun and does not fit yet is read as far as there is room; a frame before which nothing is kept always
+ * fits. */
 static size_t window_room(const struct forward *f)
 {
     const struct leg *client = &f->legs[CLIENT];
@@ -36,14 +36,15 @@ static size_t window_room(const struct forward *f)
     return most < LEG_PAUSE ? (size_t)most : LEG_PAUSE;
 }
 
-/* Of a message that is acknowledged as one. */
+/* Returns true within a message of the client that is acknowledged as one. */
 static bool is_inside_kept(const struct forward *f)
 {
     const struct leg *client = &f->legs[CLIENT];
     return f->adapter->numbers && (client->message_len || buffer_len(&client->partial));
 }
 
-/* What fits into memory that it has taken already, with the heads of more fragments; where that is no whole read, 0. */
+/* Returns the number of bytes that fit into memory which the tunnel has allocated already, with the heads of more fragments; 0 if a whole
+ * read does not fit. */
 static size_t spare_room(const struct forward *f, enum side from)
 {
     size_t spare = f->adapter->numbers ? buffer_spare(&f->legs[other(from)].out.frames) : 0;
@@ -53,7 +54,7 @@ static size_t spare_room(const struct forward *f, enum side from)
     return room >= READ_LEAST ? room : 0;
 }
 
-/* By the buffers that what is read from there goes into. */
+/* Returns the size of the buffers that receive data from that side. */
 static size_t taken_for(const struct forward *f, enum side from)
 {
     const struct buffer *frames = &f->legs[other(from)].out.frames, *partial = &f->legs[from].partial;
@@ -63,7 +64,7 @@ static size_t taken_for(const struct forward *f, enum side from)
 
 size_t forward_memory(const struct forward *f, enum side from)
 {
-    /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
+    /* acknowledgements follow output: kept input cannot be freed until the output before them is read */
     bool keeps = f->adapter->numbers && send_queue_len(&f->legs[WORKER].out);
     bool whole = from == CLIENT ? is_inside_kept(f) : keeps || forward_needs_permit(f);
     size_t more = f->place.host->may_hold(f->place.io, whole, taken_for(f, from));
@@ -72,7 +73,8 @@ size_t forward_memory(const struct forward *f, enum side from)
     return more > spare ? more : spare;
 }
 
-/* One decision, with all that follows of it, looks once: other threads take memory and give it back meanwhile. */
+/* Returns true if there is memory to read from that side. The result is cached for one decision, because other threads allocate and free
+ * memory meanwhile. */
 static bool has_memory(struct forward *f, enum side from)
 {
     if (!f->looked[from])
@@ -81,7 +83,7 @@ static bool has_memory(struct forward *f, enum side from)
     return f->has_memory[from];
 }
 
-/* Input that is kept until it is acknowledged. */
+/* Returns true if more input may be kept until it is acknowledged. */
 static bool may_keep(struct forward *f)
 {
     return send_queue_len(&f->legs[WORKER].out) + buffer_len(&f->legs[CLIENT].partial) + READ_LEAST <=
@@ -89,8 +91,8 @@ static bool may_keep(struct forward *f)
            has_memory(f, CLIENT);
 }
 
-/* What the relay answers by itself, most of all pings: who does not take that is not read. Without a peer that is all
- * there is to be taken; with one it needs room beside the most that output alone can hold. */
+/* Returns true if there is room for the relay's own answers, mostly Pongs: a side that does not read them is not read. Without a peer
+ * these answers are the only output; with one they need room beside the largest amount of held output. */
 static bool may_answer(struct forward *f, enum side from, bool there)
 {
     const struct send_queue *out = &f->legs[from].out;
@@ -100,7 +102,7 @@ static bool may_answer(struct forward *f, enum side from, bool there)
     return from == WORKER || !f->adapter->numbers || send_queue_len(out) + LEG_PAUSE <= out->frames.limit;
 }
 
-/* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
+/* Returns true if more may be read for the peer. At LEG_PAUSE held bytes reading pauses until all of them are sent. */
 static bool may_read_for(struct forward *f, enum side from)
 {
     const struct leg *peer = &f->legs[other(from)];
@@ -115,7 +117,8 @@ static bool may_read_for(struct forward *f, enum side from)
                (there ? may_keep(f) : has_memory(f, CLIENT));
     if (send_queue_empty(&peer->out) && (there || !buffer_len(&f->legs[from].partial)))
         return true;
-    /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
+    /* without acknowledgements the worker stops at its window; reading goes on until then, because Pings and acknowledgements follow that
+     * data */
     if (f->adapter->numbers && there)
         return send_queue_len(&peer->out) < f->place.settings->buffer && has_memory(f, from);
     if (there)
@@ -129,7 +132,7 @@ bool forward_needs_permit(const struct forward *f)
            f->adapter->collects(f->adapter_state);
 }
 
-/* What the worker replays waits with it until this tunnel is permitted to read it. */
+/* Returns true if the worker's replay may be read. Without a permit the replay stays with the worker. */
 static bool may_collect(struct forward *f, uint64_t now)
 {
     bool needs = forward_needs_permit(f), has = !needs || f->place.host->permits_replay(f->place.io);
@@ -144,9 +147,8 @@ static bool may_collect(struct forward *f, uint64_t now)
     return false;
 }
 
-/* Whether nothing but memory that others give back lets it go on: what it holds is given back when it has come to its
- * end, and the rest of it is not read. A worker that acknowledges nothing, or a client that takes nothing,
- * is waited for by its own tunnel alone. */
+/* Returns true if only memory freed by other tunnels lets this tunnel continue: held data is freed when its end has arrived, and the rest
+ * of it is not read. Waiting for a worker that acknowledges nothing, or a client that reads nothing, does not count. */
 static bool is_short(struct forward *f)
 {
     if (f->mode != FORWARD_SERVING || !f->there[WORKER])
@@ -158,7 +160,7 @@ static bool is_short(struct forward *f)
             !has_memory(f, WORKER));
 }
 
-/* A moment of room does not end a wait: it shortens it by as much. */
+/* Updates short_for. A moment with memory does not reset the time, but shortens it by as much. */
 static void note_shortage(struct forward *f, uint64_t now)
 {
     uint64_t passed = now - f->short_noted;
@@ -181,7 +183,7 @@ bool forward_waits(const struct forward *f)
 void forward_decide(struct forward *f, uint64_t now)
 {
     bool hears = forward_hears_client(f), closing = f->mode >= FORWARD_CLOSING && !hears;
-    /* behind its Close a client may end its side at once, and waits for the answer all the same */
+    /* after its Close a client may end its side at once and still wait for the answer */
     bool done = f->legs[CLIENT].close_in;
 
     f->looked[CLIENT] = f->looked[WORKER] = false;
@@ -194,7 +196,7 @@ void forward_decide(struct forward *f, uint64_t now)
     note_shortage(f, now);
 }
 
-/* For a peer that is not there: at least what is needed for a ping or a Close. */
+/* Returns the number of bytes that may be held for an absent peer, at least enough for a Ping or a Close. */
 static size_t hold_room(const struct forward *f, size_t held)
 {
     size_t most = f->place.settings->buffer;
@@ -202,7 +204,7 @@ static size_t hold_room(const struct forward *f, size_t held)
     return held + READ_LEAST > most ? READ_LEAST : most - held;
 }
 
-/* Since it was decided that this side is read, others may have taken the memory. */
+/* The memory is checked again, because other tunnels may have taken it after forward_decide. */
 size_t forward_room(const struct forward *f, enum side from)
 {
     bool there = f->there[other(from)];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Large frames that go from the worker to the client without their payload being looked at. */
+/* Large frames that the relay splices from the worker to the client without reading the payload. */
 #include "spoa/relay/tunnel/forward.h"
 #include "spoa/relay/tunnel/session_end.h"
 
-#define LITTLE 16384 /* bytes that came at a time: the worker does not pour any more */
+#define LITTLE 16384 /* bytes of a read below which the worker no longer sends in bulk */
 
 _Static_assert(FORWARD_UNSEEN > SESSION_END_MAX, "what says a session's end is read");
 _Static_assert(FORWARD_UNSEEN > LEG_FRAME_WHOLE, "what goes on whole is read");
@@ -15,7 +15,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Nobody wants to see more of its data than their heads. */
+/* Returns true if neither the adapter nor the relay needs more of the worker's data than the frame heads. */
 static bool is_blind(const struct forward *f)
 {
     return !f->adapter->from_worker && !f->adapter->numbers && f->mode == FORWARD_SERVING &&
@@ -44,7 +44,7 @@ size_t forward_unseen_most(const struct forward *f)
     return most >= FORWARD_UNSEEN ? (size_t)most : 0;
 }
 
-/* Some of the head of a frame; false: it is nothing that may go on unseen, and as if it had not come. */
+/* Parses a part of a frame head. Returns false if the frame may not be spliced; the decoder's state is then unchanged. */
 static bool take_head(struct forward *f, struct slice bytes)
 {
     struct leg *worker = &f->legs[WORKER];
@@ -70,7 +70,7 @@ static bool take_head(struct forward *f, struct slice bytes)
     return true;
 }
 
-/* A fragment of those bytes of the payload at hand; false: nothing more goes into the pipe. */
+/* Splices the available bytes of the payload as a fragment. Returns false if the pipe takes no more. */
 static bool pass_part(struct forward *f, size_t *left, bool *piped)
 {
     struct leg *worker = &f->legs[WORKER], *client = &f->legs[CLIENT];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole messages that go from one side to the other as they came: what forward.c does with them, without what only others need. */
+/* The fast path: whole messages that pass unchanged. This file does for them what forward.c does, without the steps that only other
+ * messages need. */
 #include "spoa/relay/tunnel/forward.h"
 #include "spoa/relay/tunnel/session_end.h"
 
-/* Nobody has to see more of these messages than how long they are, and how they begin. */
+/* Returns true if the adapter needs only the length and the first byte of these messages. */
 static bool is_plain(const struct adapter *adapter, enum side from)
 {
     return from == CLIENT || !adapter->from_worker || adapter->whole;
@@ -30,7 +31,7 @@ bool forward_is_steady(const struct forward *f, enum side from)
            is_between_messages(leg, peer) && takes(peer);
 }
 
-/* False: the adapter is to see it in pieces. */
+/* Counts a message of the worker. Returns false if the adapter must see the message in pieces. */
 static bool count_of_worker(struct forward *f, enum ws_opcode opcode, struct slice bytes)
 {
     if (f->adapter->whole && !f->adapter->whole(f->adapter_state, opcode, bytes))
@@ -48,7 +49,7 @@ static void count_of_client(struct forward *f, const struct ws_frame *frame, str
         f->adapter->numbers->from_client(f->adapter_state, bytes.len);
 }
 
-/* The next one, if it passes as it is; else it is as if the decoder had not seen it, which reads its head anew. */
+/* Takes the next message if it passes unchanged. Otherwise the decoder's state is restored, and the head is read again. */
 static bool take_whole(struct forward *f, enum side from, struct slice *bytes)
 {
     struct leg *leg = &f->legs[from];
@@ -69,7 +70,7 @@ static bool take_whole(struct forward *f, enum side from, struct slice *bytes)
     return true;
 }
 
-/* Where all is kept that a read brings, it has to fit. */
+/* Returns true if all bytes of the read fit into the queue, in case the queue keeps them. */
 static bool has_room(const struct leg *peer, struct slice bytes)
 {
     return !peer->out.keeps || send_queue_len(&peer->out) + bytes.len <= peer->out.frames.limit - LEG_SLACK;

@@ -42,7 +42,7 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
     if (step > settings->backoff_count)
         step = settings->backoff_count;
     uint64_t pause = settings->backoff[step - 1];
-    /* 80 % to 120 % */
+    /* the pause is 80 % to 120 % of the backoff */
     *at += (pause < most ? pause : most) * (800 + random % 401) / 1000;
     if (*at > end && now < end)
         *at = end;
@@ -67,8 +67,7 @@ void redial_found(struct redial *redial, uint64_t now)
     redial->waiting = 0;
 }
 
-/* Puts now into a ring of `size` and tells whether the one that is `limit` places older lies within the
- * window. */
+/* Puts `now` into a ring of `size` and returns true if the entry `limit` places before it lies within the window. */
 static bool too_many(uint64_t *ring, unsigned size, unsigned *count, unsigned limit, uint64_t window,
                      uint64_t now)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * redial: when to dial again, and when to give up. Pure; times are microseconds of loop_clock.
- */
+/* redial: decides when to dial again and when to give up. No I/O; times are microseconds of loop_clock. */
 #ifndef CELLGATE_RELAY_TUNNEL_REDIAL_H
 #define CELLGATE_RELAY_TUNNEL_REDIAL_H
 
@@ -14,53 +12,57 @@
 enum { REDIAL_LOSSES_MAX = 64, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 
 struct redial_settings {
-    /* in front of the second attempt, the third ...; the last repeats */
+    /* pauses before the second attempt, the third and so on, in µs; the last pause repeats */
     uint64_t backoff[REDIAL_BACKOFF_MAX];
     unsigned backoff_count; /* never 0 */
-    uint64_t budget;        /* of one search for a worker, waiting for a worker to exist not counted */
+    /* longest duration of one search, in µs; time spent waiting for a worker to exist does not count */
+    uint64_t budget;
     uint64_t flap_window;
-    unsigned flap_limit; /* more losses than this in flap_window end the tunnel; at most REDIAL_LOSSES_MAX */
+    /* number of losses within flap_window above which the tunnel ends; at most REDIAL_LOSSES_MAX */
+    unsigned flap_limit;
 };
 
-/* Of a tunnel that has lost a worker, or whose target has changed: few have. */
+/* Recent losses and target changes. Few tunnels have any, so the history is allocated separately. */
 struct redial_history {
     unsigned losses, changes;
-    uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */
+    /* ring of the last losses' times; change_at is the ring of the last changes' times */
+    uint64_t loss_at[REDIAL_LOSSES_MAX];
     uint64_t change_at[REDIAL_CHANGES_MAX];
 };
 
 struct redial {
-    uint64_t give_up;               /* when its budget is spent */
-    uint64_t waiting;               /* since when there is no worker to dial, or nobody to ask; 0: there is */
-    unsigned attempts;              /* of this search */
-    unsigned quick;                 /* losses in a row by which it flapped */
-    struct redial_history *history; /* NULL: none */
+    uint64_t give_up; /* time when the search's budget is spent */
+    /* time since which no worker can be dialled or nobody can be asked; 0 if that is not so */
+    uint64_t waiting;
+    unsigned attempts;              /* number of attempts of this search */
+    unsigned quick;                 /* number of consecutive losses that counted as flapping */
+    struct redial_history *history; /* history; NULL if there is none */
 };
 
-/* Of a zeroed one, too. */
+/* Frees the history; accepts a zeroed struct. */
 void redial_free(struct redial *redial);
 
-/* A search begins. */
+/* Begins a search. */
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
-/* The same of a tunnel that flaps, but gets on: the more often, the longer before the first attempt. */
+/* Begins a search of a tunnel that flaps but makes progress: the pause before the first attempt grows with the number of flaps. */
 void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now);
-/* It goes on, and its times count from now: what served meanwhile is lost. */
+/* Continues a search with a fresh budget, because the worker that served meanwhile is lost. */
 void redial_renew(struct redial *redial, uint64_t budget, uint64_t now);
-/* The first attempt is made without redial_next: the next one pauses. */
+/* Counts a first attempt that was made without redial_next, so that the next one pauses. */
 void redial_attempted(struct redial *redial);
-/* When the next attempt is due: at once for the first, then after the backoff, or `most` where that is less, give or take
- * a fifth (random: any 32 bits), the last one when the budget ends. False: it has ended. */
+/* Sets `*at` to the time of the next attempt: now for the first, later ones after the backoff (at most `most`) plus or minus a fifth
+ * (`random` is any 32 bits), the last one when the budget ends. Returns false if the budget is spent. */
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most,
                  uint32_t random, uint64_t now, uint64_t *at);
-/* There is no worker to dial, or nobody to ask for one: the budget stands still. */
+/* Stops the budget's clock, because there is no worker to dial or nobody to ask. */
 void redial_wait(struct redial *redial, uint64_t now);
-/* There is one again. */
+/* Lets the budget's clock run again. */
 void redial_found(struct redial *redial, uint64_t now);
 
-/* A worker was lost after `lived`: whether the tunnel flaps. Losses of legs that lived long do not count, nor does what there
- * is no memory to note. */
+/* Counts the loss of a worker that served for `lived`. Returns true if the tunnel flaps. Losses of workers that served long do not count,
+ * nor do losses for which there is no memory. */
 bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now);
-/* The target changed: whether it changes too often, more than REDIAL_CHANGES_MAX times in a minute. */
+/* Counts a change of the target. Returns true if there were more than REDIAL_CHANGES_MAX changes in a minute. */
 bool redial_changed(struct redial *redial, uint64_t now);
 
 extern const struct image_table redial_table;

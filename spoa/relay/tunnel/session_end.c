@@ -13,7 +13,7 @@ static bool is_exit_json(enum ws_opcode opcode, struct slice payload)
     struct fail why;
     struct slice type;
 
-    /* most messages are output: they do not get as far as a parser */
+    /* most messages are output, and this check spares them the parser */
     if (opcode != WS_TEXT || payload.len > SESSION_END_MAX || !memmem(payload.at, payload.len, "\"exit\"", 6))
         return false;
     struct json *doc = json_parse(payload, "message", 0, (struct json_limits){SESSION_END_MAX, 8}, &why);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * state: the states of a tunnel and every way from one to the next. The list and the diagram of docs/architecture.md are
- * made of this one (tests/lint/reasons --write).
- */
+/* state: the states of a tunnel and all transitions between them. tests/lint/reasons --write generates the list and the diagram of
+ * docs/architecture.md from this file. */
 #ifndef CELLGATE_RELAY_TUNNEL_STATE_H
 #define CELLGATE_RELAY_TUNNEL_STATE_H
 
@@ -48,7 +46,7 @@ enum tunnel_event {
     EVENT_done,
 };
 
-/* The state that an event leads to. False: the table has no such way; *state is as before. */
+/* Moves `*state` to the state that the event leads to. Returns false if the table has no such transition; `*state` is then unchanged. */
 bool tunnel_transition(enum tunnel_state *state, enum tunnel_event event) __attribute__((warn_unused_result));
 
 #endif

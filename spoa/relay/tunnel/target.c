@@ -98,7 +98,7 @@ static const struct image_field address_fields[] = {
 };
 static IMAGE_TABLE(address_table, struct address, address_fields, .holds = is_family);
 
-/* Reads or writes the length of a text that may be absent. Returns the text, which is at *at, and moves *at behind it. */
+/* Reads or writes the length of a text that may be absent, and adds the length to `*len`. Returns the text without its place. */
 static struct slice image_text(struct image *image, struct slice text, size_t *len)
 {
     uint64_t text_len = text.len;
@@ -119,7 +119,7 @@ static struct slice place_text(struct slice text, uint8_t **at)
     return text;
 }
 
-/* All texts of a target: they stand in one piece of memory, in this order. */
+/* Reads or writes all texts of a target, which share one piece of memory in this order. */
 static void image_texts(struct image *image, void *object)
 {
     struct target *target = object;
@@ -149,7 +149,7 @@ static const struct image_field fields[] = {
     IMAGE_FLAG(struct target, tls),
     IMAGE_FLAG(struct target, withhold),
     IMAGE_BY(struct target, unix_path, image_texts),
-    IMAGE_DERIVED(struct target, sni), /* these by image_texts, too */
+    IMAGE_DERIVED(struct target, sni), /* image_texts restores these, too */
     IMAGE_DERIVED(struct target, host),
     IMAGE_DERIVED(struct target, headers),
     IMAGE_DERIVED(struct target, texts),

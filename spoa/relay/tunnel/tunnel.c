@@ -3,7 +3,8 @@
 
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define READ_MOMENT (50 * MILLISECOND) /* for a worker that is read again, until its silence counts */
+/* time that a worker gets after it is read again, before its silence counts */
+#define READ_MOMENT (50 * MILLISECOND)
 
 /* ---- life ---- */
 static uint64_t least(uint64_t a, uint64_t b)
@@ -11,7 +12,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What the route says, else what the relay does. */
+/* Returns the route's limit, or the relay's if the route has none. */
 static uint64_t limit_of(int64_t said, uint64_t unit, uint64_t fallback)
 {
     return said >= 0 ? (uint64_t)said * unit : fallback;
@@ -91,14 +92,16 @@ static void start_adapter(struct tunnel *t, const struct tunnel_opening *o)
         t->forward.adapter->start(t->forward.adapter_state, &start);
 }
 
-/* A client whose tunnel has ended with its worker comes back at once: it waits here for the next one. */
+/* Returns the budget of the first search. A client whose tunnel ended with its worker comes back at once and waits here for the next
+ * worker. */
 static uint64_t opening_budget(const struct tunnel *t, const struct handover *h)
 {
     uint64_t budget = t->forward.place.settings->connect_budget;
     return h->waits && t->connector.hold > budget ? t->connector.hold : budget;
 }
 
-/* Behind every event. What is held for a side that is not attached yet is no measure: tunnel_writable follows. */
+/* Decides after each event which side is read. Skipped while a side is not attached yet: its held output is no measure, and
+ * tunnel_writable follows. */
 static void decide_reading(struct tunnel *t, uint64_t now)
 {
     const bool *unattached = t->forward.place.host->commands->unattached;
@@ -170,14 +173,14 @@ bool tunnel_is_open(const struct tunnel *t)
 }
 
 /* ---- bytes ---- */
-/* The client's Close goes to the worker, whose answer it then gets; without a worker the relay answers. */
+/* Handles the client's Close: it goes to the worker, and the client gets the worker's answer. Without a worker the relay answers. */
 static void client_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     if (t->state != TUNNEL_closing) {
         tunnel_close(t, CLOSE_client_closed, code, text, now);
         return;
     }
-    /* a client that resumes, or went out, answers the worker's Close itself */
+    /* a client that resumes by itself, or of an egress tunnel, answers the worker's Close itself */
     if ((t->forward.adapter->one_leg || t->outside) && !forward_hears_client(&t->forward))
         forward_send_close(&t->forward, WORKER, code, text, now);
     tunnel_leave_client(t, now);
@@ -214,8 +217,8 @@ static void acknowledge(struct tunnel *t, uint64_t now)
         tunnel_need(t, forward_acknowledge(&t->forward, now), now);
 }
 
-/* Acknowledges if that is due. False: it is due sooner than before, the worker does not take it, or there was no memory, which
- * has ended the tunnel. */
+/* Acknowledges if that is due. Returns false if the next acknowledgement is due sooner than before, the worker does not take this one, or
+ * memory is short, which ends the tunnel. */
 static bool acknowledges(struct tunnel *t, uint64_t due, uint64_t now)
 {
     bool memory = forward_acknowledge(&t->forward, now);
@@ -225,7 +228,7 @@ static bool acknowledges(struct tunnel *t, uint64_t due, uint64_t now)
            t->forward.adapter->numbers->due(t->forward.adapter_state) >= due;
 }
 
-/* Whole messages, which go on at once. Whether that was all, and nothing is due for it, or sooner than before. */
+/* Forwards whole messages on the fast path. Returns true if nothing else was read and no deadline is earlier than before. */
 static bool read_whole(struct tunnel *t, enum side from, struct slice *bytes, uint64_t now)
 {
     struct forward *f = &t->forward;
@@ -315,7 +318,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
     tunnel_heed(t, result, now);
     if (result.how == CONNECTOR_MOVED)
         tunnel_worker_moved(t, answer, now);
-    /* else there is time left to hear of a change, for a tunnel that would go on then */
+    /* otherwise a tunnel that can go on waits for the rest of the grace period, because a change may still be announced */
     if (result.how == CONNECTOR_STAYS && t->one_leg)
         tunnel_grace_over(t, now);
     if (t->state < TUNNEL_closing)
@@ -423,7 +426,8 @@ uint64_t tunnel_limits_due(const struct tunnel *t)
     return least(t->expires, least(after(t->opened, t->max_age), after(t->forward.used, t->idle)));
 }
 
-/* What a worker that is not read has to say nobody knows; when it is read again it gets a moment. */
+/* Returns the adapter's deadline. A worker that was not read may have sent data that nobody knows, so it gets a moment after reading
+ * resumes. */
 static uint64_t adapter_due(const struct tunnel *t)
 {
     const struct leg *worker = &t->forward.legs[WORKER];
@@ -442,7 +446,8 @@ static bool lacks_session(const struct tunnel *t)
            t->forward.adapter->empty(t->forward.adapter_state, &lacks) && lacks;
 }
 
-/* A worker that has nothing of a session that has said something is not one to wait for longer than for any worker. */
+/* Returns the time when the relay gives up a worker that has nothing of a session with earlier output; the relay waits no longer than for
+ * any worker. */
 static uint64_t lacking_due(const struct tunnel *t)
 {
     return lacks_session(t) ? t->worker_since + t->forward.place.settings->redial.budget : UINT64_MAX;

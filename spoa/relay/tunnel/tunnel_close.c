@@ -2,8 +2,8 @@
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
 #define CLOSE_INVALID_DATA 1007
-#define LAST_WORDS         SECOND /* for one side to answer what the other has said before its mistake */
-#define CLOSE_STALLS       6      /* so often `stall` is for all that is left */
+#define LAST_WORDS         SECOND /* time for one side to answer data that the other sent before its error */
+#define CLOSE_STALLS       6      /* limit of the wait for a slow client's Close, in multiples of `stall` */
 
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
@@ -64,10 +64,10 @@ static struct send_queue take_queue(struct leg *leg)
     return taken;
 }
 
-/* What is held for it is still sent. */
+/* Detaches a side; the owner still sends the output held for it. */
 static void part(struct tunnel *t, enum side side, uint64_t unread)
 {
-    if (!forward_gather(&t->forward, side)) { /* in the middle of a frame nothing but its rest may be sent */
+    if (!forward_gather(&t->forward, side)) { /* within a frame only its rest may be sent */
         drop(t, side);
         return;
     }
@@ -79,7 +79,7 @@ static void part(struct tunnel *t, enum side side, uint64_t unread)
                              .bytes = unread});
 }
 
-/* The last one that is sent. */
+/* Detaches the worker with a Close, if it is still attached. */
 static void leave_worker_too(struct tunnel *t, uint64_t now)
 {
     const struct close_reason_info *info = close_reason_info(t->reason);
@@ -98,7 +98,7 @@ void tunnel_leave_client(struct tunnel *t, uint64_t now)
     end(t);
 }
 
-/* Whether it is the client that has left, or had to, and not the session. */
+/* Returns true if the client ended the tunnel or was made to, and the session goes on. */
 static bool ends_client(enum close_reason reason)
 {
     switch (reason) {
@@ -115,7 +115,7 @@ static bool ends_client(enum close_reason reason)
     }
 }
 
-/* Whether input that a worker does not read is lost: it is sent again by nobody, and its session goes on. */
+/* Returns true if input that the worker does not read is lost: nobody sends it again, and the session goes on. */
 static bool loses_input(const struct tunnel *t)
 {
     if (t->forward.adapter->one_leg)
@@ -144,7 +144,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
     uint64_t unread = leg_take_unread(leg, !keep);
     if (keep)
         held = take_queue(leg);
-    /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
+    /* within a frame only its rest may be sent: the leg is dropped without a Close */
     bool cut = send_queue_cut(&held);
     if (!cut)
         forward_hold_close(&t->forward, WORKER, code, text, now);
@@ -182,7 +182,7 @@ struct pending_close {
     struct slice text;
 };
 
-/* What a side gets for its Close if the other one does not answer it: the same, unless its words are none that may be sent. */
+/* Returns the answer to a side's Close if the other side does not answer: the same Close, unless its text may not be sent. */
 static struct pending_close own_answer(unsigned code, struct slice text)
 {
     if (ws_close_reason_legal(text))
@@ -195,7 +195,7 @@ void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, ui
     tunnel_leave_worker(t, own_answer(code, text).code, slice_text(""), true, now);
 }
 
-/* The client's Close goes to the worker, and the worker's answer to the client. */
+/* Passes the client's Close to the worker; the client later gets the worker's answer. Returns false if that is impossible. */
 static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     struct pending_close own = own_answer(code, text);
@@ -206,8 +206,8 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
            forward_send_close(&t->forward, WORKER, code, text, now);
 }
 
-/* What the worker has to say to what the client has said before its mistake comes first: its answer to our Close stands
- * behind that. */
+/* Sends the worker a Close after the client's protocol error. The worker's answers to the client's earlier data come before its answer to
+ * the Close, so the client gets them first. */
 static bool ask_last_words(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
 {
     struct slice said = slice_text(info->text);
@@ -219,7 +219,8 @@ static bool ask_last_words(struct tunnel *t, const struct close_reason_info *inf
     return forward_send_close(&t->forward, WORKER, info->worker_code, said, now);
 }
 
-/* The other way round: the client gets its Close at once, and its answer stands behind its last words. */
+/* Sends the client a Close after the worker's protocol error. The client's last data comes before its answer to the Close, so the worker
+ * gets that data first. */
 static bool hear_client(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
 {
     if (!t->forward.there[CLIENT] || !t->forward.there[WORKER])
@@ -231,7 +232,7 @@ static bool hear_client(struct tunnel *t, const struct close_reason_info *info, 
     return false;
 }
 
-/* A client that is sent a Close gets what is held of its session's output first. Returns false if memory is short. */
+/* Sends output held for confirmation before the client's Close. Returns false if memory is short. */
 static bool release_held(struct tunnel *t, uint64_t now)
 {
     const struct leg *client = &t->forward.legs[CLIENT];
@@ -266,7 +267,7 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     bool passed = info->client_code == CLOSE_PASSED;
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
     if (worker_code == CLOSE_NONE)
-        worker_code = 1001; /* the one that was to be replaced may still be there */
+        worker_code = 1001; /* the worker that was being replaced may still be attached */
     struct pending_close to_worker = {worker_code, passed ? text : said};
     struct pending_close to_client = {passed ? code : info->client_code, passed ? text : said};
     if (reason == CLOSE_client_closed)
@@ -300,7 +301,7 @@ void tunnel_close_overdue(struct tunnel *t, uint64_t now)
     tunnel_leave_client(t, now);
 }
 
-/* Whether there is a session no more, or it has nothing more to say to this client. */
+/* Returns true if the session is gone or has no more output for this client. */
 static bool ends_session(enum close_reason reason)
 {
     switch (reason) {
@@ -315,8 +316,9 @@ static bool ends_session(enum close_reason reason)
     }
 }
 
-/* What its session has said last a slow client may take as slowly as before, and type meanwhile: that the kernel has
- * taken all does not say where it is. Its answer to the Close does. But not for ever: what is left is no more than was held. */
+/* Returns the end of the wait for the client's Close. A slow client may read the session's last output as slowly as before: only its
+ * answer to the Close proves that it arrived, because the kernel taking all of it does not. The wait is bounded, because no more output
+ * follows. */
 uint64_t tunnel_close_due(const struct tunnel *t)
 {
     uint64_t stall = t->forward.place.settings->stall, due = t->forward.legs[CLIENT].progress + stall;
@@ -368,7 +370,7 @@ void tunnel_refuse(struct tunnel *t, enum refusal refusal)
     tunnel_enter(t, EVENT_refused);
 }
 
-/* The session has ended, and nobody can be asked whether that was all of its output. */
+/* Closes a tunnel whose session has ended, if no worker can confirm that its output was complete. */
 static void end_with_exit(struct tunnel *t, uint64_t now)
 {
     const char *text = close_reason_info(CLOSE_exec_completed)->text;

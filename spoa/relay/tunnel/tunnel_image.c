@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A tunnel as an image (spoa/base/image.h): docs/architecture.md says what of it is written, derived, and begun anew. */
+/* Saves a tunnel as an image and restores it (spoa/base/image.h). docs/architecture.md lists which state is written, derived, or started
+ * again. */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
 enum { VERSION = 7 };
 
-/* The adapter is the one that the reader has set, or `none` if the worker did not know the protocol of its route. */
+/* Reads or writes the adapter's state. The adapter is the one that the reader has set, or `none` if the worker did not know the protocol
+ * of its route. */
 static void image_adapter(struct image *image, void *object)
 {
     struct forward *f = object;
@@ -24,24 +26,23 @@ static bool has_both_sides(const void *object)
 static const struct image_field forward_fields[] = {
     IMAGE_DERIVED(struct forward, place), /* tunnel_place */
     IMAGE_FLAGS(struct forward, there),
-    IMAGE_DERIVED(struct forward, steady), /* by the tunnel, when its mode is known */
+    IMAGE_DERIVED(struct forward, steady), /* derive sets this from the mode */
     IMAGE_FLAG(struct forward, end_said),
     IMAGE_FLAG(struct forward, stream),
     IMAGE_FLAG(struct forward, empty_frame),
-    IMAGE_DERIVED(struct forward, mode), /* by tunnel_tell_parts */
+    IMAGE_DERIVED(struct forward, mode), /* tunnel_tell_parts sets this */
     IMAGE_NUMBER(struct forward, end, HANDOVER_END_EXIT_JSON),
     IMAGE_USUALLY(struct forward, max_message, UINT64_MAX, 64 << 20),
     IMAGE_TIME(struct forward, used),
     IMAGE_PARTS(struct forward, legs, &leg_table),
     IMAGE_BY(struct forward, adapter, image_adapter),
-    IMAGE_DERIVED(struct forward, adapter_state), /* what it points to is written by image_adapter */
+    IMAGE_DERIVED(struct forward, adapter_state), /* image_adapter writes the state that this points to */
     IMAGE_NUMBER(struct forward, input, INPUT_OTHER),
     IMAGE_PART(struct forward, pings, &pings_table),
     IMAGE_ANY(struct forward, missing),
     IMAGE_ANY(struct forward, gaps),
     IMAGE_FLAG(struct forward, replay_short),
-    IMAGE_DERIVED(struct forward,
-                  looked), /* these two belong to a decision, which forward_decide begins anew */
+    IMAGE_DERIVED(struct forward, looked), /* forward_decide computes `looked` and `has_memory` anew */
     IMAGE_DERIVED(struct forward, has_memory),
     IMAGE_TIME(struct forward, permit_at),
     IMAGE_TIME(struct forward, short_at),
@@ -82,7 +83,8 @@ static const struct image_field fields[] = {
     IMAGE_FLAG(struct tunnel, strayed),
     IMAGE_FLAG(struct tunnel, was_empty),
     IMAGE_NUMBER(struct tunnel, loss, LOSS_moved),
-    IMAGE_ANEW(struct tunnel, recheck), /* the adapter hears that it has ended, and asks for another one */
+    /* tunnel_load reports its end to the adapter, which asks for another one */
+    IMAGE_ANEW(struct tunnel, recheck),
     IMAGE_FLAG(struct tunnel, exit_held),
     IMAGE_ANY(struct tunnel, exits_held),
     IMAGE_ANY(struct tunnel, redials),
@@ -104,7 +106,8 @@ bool tunnel_save(const struct tunnel *t, struct buffer *to, uint64_t now)
 {
     struct image image = image_to(to, VERSION, now);
 
-    image_part(&image, &tunnel_table, (struct tunnel *)t); /* one that writes changes nothing */
+    /* writing an image changes nothing in the tunnel */
+    image_part(&image, &tunnel_table, (struct tunnel *)t);
     return image_done(&image);
 }
 

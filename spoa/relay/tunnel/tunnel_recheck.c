@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A second connection to the worker that serves, for an adapter that wants to see what that worker has by now (spoa/relay/scrollback/settle.h). Only
- * what it receives counts: nothing of the client's is sent to it. */
+/* Opens a second connection to the serving worker for an adapter that needs the worker's current output (spoa/relay/scrollback/settle.h).
+ * The connection only receives: the relay sends no input of the client to it. */
 #include <stdlib.h>
 
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define RECHECK_TIME (3 * SECOND / 2) /* from the dial until its snapshot is complete */
-#define HELD_MOST    4 /* exits in a row that are not believed before the worker was dialled again */
+#define RECHECK_TIME (3 * SECOND / 2) /* longest time from the dial until the snapshot is complete */
+/* most consecutive exits after which the worker is dialled again before the exit is believed */
+#define HELD_MOST 4
 
 const struct target *tunnel_recheck_target(const struct tunnel *t)
 {
@@ -40,7 +41,8 @@ static void begin(struct tunnel *t, uint64_t now)
     place_put(&t->forward.place, COMMAND_RECHECK);
 }
 
-/* A worker that is not read has sent more than is known: it is judged once it is read again. */
+/* Returns the time of the adapter's next recheck. While a worker is not read, its output is incomplete, so the check waits until reading
+ * resumes. */
 static uint64_t adapter_at(const struct tunnel *t)
 {
     const struct forward *f = &t->forward;
@@ -70,7 +72,7 @@ void tunnel_check_recheck(struct tunnel *t, uint64_t now)
         begin(t, now);
 }
 
-/* Returns false if it has served its purpose, has ended, or does not speak the protocol. */
+/* Handles an event of the second connection. Returns false if the connection is no longer needed, has ended, or breaks the protocol. */
 static bool on_event(struct tunnel *t, enum ws_event event, const struct ws_piece *piece, uint64_t now)
 {
     struct recheck *r = t->recheck;

@@ -6,7 +6,8 @@
 #define CLOSE_TAKEN 4001
 
 /* ---- a worker goes ---- */
-/* Without memory for the Pong, the Ping stays unanswered, which a client may not mind (RFC 6455 section 5.5.3). */
+/* Answers the client's last Ping in place of the lost worker. If memory is short, the Ping stays unanswered, which RFC 6455 section 5.5.3
+ * lets a client expect. */
 static void answer_ping(struct tunnel *t, uint64_t now)
 {
     uint8_t payload[WS_CONTROL_MAX];
@@ -16,13 +17,13 @@ static void answer_ping(struct tunnel *t, uint64_t now)
         (void)forward_send_control(&t->forward, CLIENT, WS_PONG, slice_of(payload, len), now);
 }
 
-/* The worker was lost or left: what is held for it is for the next one. */
+/* Handles a worker that was lost or detached: output held for this worker is kept for the next one. */
 static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
 {
     struct leg *leg = &t->forward.legs[WORKER];
 
     tunnel_end_recheck(t, now);
-    /* the session often leaves the old worker before its answer is here */
+    /* the session often moves away from the old worker before the agent's answer arrives */
     bool moving = t->state == TUNNEL_serving && t->connector.phase != CONNECTOR_IDLE;
 
     t->loss = moving ? LOSS_moved : loss;
@@ -33,14 +34,14 @@ static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
     answer_ping(t, now);
 }
 
-/* What resumes exactly, and goes on, is worth any number of redials. */
+/* Returns true if the session resumes exactly and makes progress, which justifies any number of redials. */
 static bool gets_on(const struct tunnel *t)
 {
     return t->forward.adapter->progress && t->forward.gaps == t->gaps_before &&
            t->forward.adapter->progress(t->forward.adapter_state) != t->progress_before;
 }
 
-/* Behind that: the tunnel is redialling, and the search has a budget; or it is closed, where that is not to be. */
+/* Begins to redial, with a fresh budget, or closes the tunnel if it must not redial. */
 static void begin_redial(struct tunnel *t, uint64_t now)
 {
     tunnel_enter(t, EVENT_lost);
@@ -78,7 +79,7 @@ void tunnel_grace_over(struct tunnel *t, uint64_t now)
     tunnel_close(t, CLOSE_session_ended, t->pending_code, buffer_slice(&t->pending_close), now);
 }
 
-/* ---- its Close ---- */
+/* ---- the worker's Close ---- */
 static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text,
                           uint64_t now)
 {
@@ -90,8 +91,8 @@ static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned c
     tunnel_close(t, reason, code, text, now);
 }
 
-/* A worker may let everybody in and look for the session then: what it does not have ends without a word. The first such
- * leg may have ended for a hand-over. */
+/* Returns true if the worker seems not to have the session. Some workers accept each client, then look for the session and close silently
+ * if there is none. The first such connection may have ended because of a hand-over, so two in a row are needed. */
 static bool has_no_session(struct tunnel *t, unsigned code)
 {
     bool lacks, before = t->was_empty;
@@ -101,7 +102,7 @@ static bool has_no_session(struct tunnel *t, unsigned code)
            t->connector.phase == CONNECTOR_IDLE && t->connector.answer != ANSWER_MIGRATING;
 }
 
-/* A Close that the adapter understands by itself; false: by its code. */
+/* Handles a Close that the adapter understands by itself. Returns false if the code decides. */
 static bool understand_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     if (t->forward.adapter->one_leg || t->outside) {
@@ -131,7 +132,7 @@ static bool understand_close(struct tunnel *t, unsigned code, struct slice text,
     }
 }
 
-/* What the worker has not acknowledged by now it never will; in the middle of a frame there is nothing left to say. */
+/* Gives up input that the worker did not acknowledge, because it never will. Within a frame no Close can be sent, so the leg is dropped. */
 static void leave_unacknowledged(struct tunnel *t)
 {
     bool cut = send_queue_cut(&t->forward.legs[WORKER].out);
@@ -141,7 +142,8 @@ static void leave_unacknowledged(struct tunnel *t)
         tunnel_drop_worker(t);
 }
 
-/* The answer to a Close that the client waits for too: of its own, unless it says no more than that another was dialled before that. */
+/* Sends the client the answer to its Close: the worker's, unless the client broke the protocol or the worker's Close only reports an
+ * earlier dial of the relay's own. */
 static void answer_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     if (t->forward.adapter->numbers)
@@ -256,7 +258,7 @@ static void note_resumed(struct tunnel *t, uint64_t now)
                  &(struct command){.kind = COMMAND_RESUMED, .loss = t->loss, .time = gap});
 }
 
-/* The first worker knows nothing of the adapter's protocol. */
+/* Goes on without the adapter, because the first worker does not know its protocol. */
 static void be_plain(struct tunnel *t)
 {
     t->forward.adapter = &adapter_none;
@@ -266,7 +268,7 @@ static void be_plain(struct tunnel *t)
     t->ends_with = CLOSE_worker_lost;
 }
 
-/* A message over the window can never be acknowledged. */
+/* Limits messages to the window, because a larger one could never be acknowledged. */
 static void limit_message(struct tunnel *t)
 {
     size_t window;
@@ -301,7 +303,7 @@ static bool go_on(struct tunnel *t, const struct http_head *head, uint64_t now)
     }
 }
 
-/* The adapter of a tunnel that is resumed says how, now or later; without one nobody knows. */
+/* Lets the adapter declare how the session resumes, now or later. Without an adapter the gap is unknown. */
 static void join(struct tunnel *t, bool resumed)
 {
     struct adapter_edit edit = {.outcome = ADAPTER_PENDING};
@@ -321,7 +323,7 @@ void tunnel_worker_found(struct tunnel *t, const struct http_head *head, uint64_
     if (!go_on(t, head, now))
         return;
     if (before == TUNNEL_serving) {
-        /* the old worker still serves: it is left in favour of the one that was dialled */
+        /* the old worker still serves: detach it in favour of the new one */
         if (!forward_mend_message(&t->forward, now)) {
             tunnel_fail(t, CLOSE_message_cut, now);
             return;

@@ -12,22 +12,16 @@
 
 /* ---- fields ---- */
 
-/* What concerns one connection only, or is written anew for the other side. */
+/* Returns true for fields that are forwarded. Fields that concern one connection, or that the relay writes itself, are not. */
 static bool is_passed(struct slice name)
 {
-    static const struct slice own[] = {SLICE_STATIC("connection"),
-                                       SLICE_STATIC("content-length"),
-                                       SLICE_STATIC("host"),
-                                       SLICE_STATIC("http2-settings"),
-                                       SLICE_STATIC("keep-alive"),
-                                       SLICE_STATIC("proxy"), /* to CGI it is the variable HTTP_PROXY */
-                                       SLICE_STATIC("proxy-authenticate"),
-                                       SLICE_STATIC("proxy-authorization"),
-                                       SLICE_STATIC("proxy-connection"),
-                                       SLICE_STATIC("te"),
-                                       SLICE_STATIC("trailer"),
-                                       SLICE_STATIC("transfer-encoding"),
-                                       SLICE_STATIC("upgrade")};
+    static const struct slice own[] = {
+        SLICE_STATIC("connection"), SLICE_STATIC("content-length"), SLICE_STATIC("host"),
+        SLICE_STATIC("http2-settings"), SLICE_STATIC("keep-alive"),
+        /* CGI programs would see this as the variable HTTP_PROXY */
+        SLICE_STATIC("proxy"), SLICE_STATIC("proxy-authenticate"), SLICE_STATIC("proxy-authorization"),
+        SLICE_STATIC("proxy-connection"), SLICE_STATIC("te"), SLICE_STATIC("trailer"),
+        SLICE_STATIC("transfer-encoding"), SLICE_STATIC("upgrade")};
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (http_same_name(name, own[i]))
@@ -63,7 +57,7 @@ static bool has_field(struct slice fields, struct slice wanted)
     return false;
 }
 
-/* What a worker says to the client. The credentials that it was given are not the client's. */
+/* Writes the fields of a worker's head for the client, without the credentials that the relay gave to the worker. */
 static void put_passed(const struct upgrade *u, const struct target *from, const struct http_head *head,
                        struct writer *w)
 {
@@ -91,7 +85,7 @@ static struct slice keep(struct writer *w, struct slice text)
     return slice_present(text) ? slice_of(w->at + start, text.len) : text;
 }
 
-/* All lines of the name as one list. */
+/* Joins all lines of Sec-WebSocket-Protocol to one list. */
 static struct slice keep_protocols(struct writer *w, const struct http_head *head)
 {
     size_t start = w->len;
@@ -106,7 +100,7 @@ static struct slice keep_protocols(struct writer *w, const struct http_head *hea
     return w->len > start ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
-/* A page's address may hold a credential in its query. */
+/* Returns the value to forward. The Referer loses its query and fragment, because a page's address may hold a credential there. */
 static struct slice passed_value(const struct http_field *field)
 {
     struct slice value = field->value;
@@ -116,7 +110,7 @@ static struct slice passed_value(const struct http_field *field)
     return slice_sub(value, 0, slice_find(value, '#'));
 }
 
-/* But for those of `strip`. */
+/* Copies the forwarded fields, except those in `strip`. */
 static struct slice keep_fields(struct writer *w, const struct http_head *head, struct slice strip)
 {
     size_t start = w->len;
@@ -154,7 +148,7 @@ static bool has_parameter(struct slice query, struct slice name)
     return false;
 }
 
-/* By the header, or by the binding for browsers: subprotocol and parameter, both. */
+/* Returns true if the client speaks Cell-Resume: by the header, or by both the subprotocol and the parameter, which browsers use. */
 static bool speaks_resume(const struct upgrade *u)
 {
     return has_field(u->fields, FIELD_RESUME) ||
@@ -162,7 +156,7 @@ static bool speaks_resume(const struct upgrade *u)
             has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
 }
 
-/* Numbers that become narrower ones. */
+/* Returns true if the handover's port and status are in range, because they are stored in narrower types. */
 static bool fits(const struct handover *h)
 {
     bool port = !h->addr.family || (h->addr_port > 0 && h->addr_port <= UINT16_MAX);
@@ -195,8 +189,8 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
 struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why)
 {
     struct slice key;
-    /* what is kept of a line is its name and value with two lengths, no longer than the line with its end,
-     * but for a space behind the colon that may not have been there */
+    /* each line is stored as name and value with two lengths, which is no longer than the line with its end, except for a space after the
+     * colon that may be missing */
     size_t size = head->len + head->count;
 
     unsigned status = ws_handshake_check_request(head, &key, why);
@@ -230,8 +224,9 @@ enum {
 };
 
 struct upgrade_kept {
-    uint32_t len[KEPT_COUNT]; /* and one, of what stands in memory, in this order; 0: it is absent */
-    uint32_t selected_at, selected_len; /* in the protocols */
+    /* length plus one of each text in `memory`, in this order; 0 if the text is absent */
+    uint32_t len[KEPT_COUNT];
+    uint32_t selected_at, selected_len; /* offset and length of the selected subprotocol in the protocols */
     bool client_resumes;
     uint8_t memory[];
 };
@@ -321,8 +316,8 @@ size_t upgrade_kept_size(const struct upgrade_kept *kept)
     return size;
 }
 
-/* What upgrades have in common, as `struct upgrade_kept` holds it: an address of the handover, and fields as HAProxy hands them on, each
- * text after its length in two bytes. Only the first of several places that begin alike is found. */
+/* Words that upgrades have in common, as `struct upgrade_kept` holds them: an address of the handover, and fields as HAProxy forwards
+ * them, each text after its length in two bytes. If several places begin alike, only the first is found. */
 static const char common_words[] =
     "\1\1\4\177\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\2"
     "\0\6pragma\0\10no-cache\0\15cache-control\0\10no-cache\0\12user-agent\0oMozilla/5.0 ("
@@ -384,7 +379,7 @@ static const struct image_field kept_fields[] = {
 };
 IMAGE_TABLE(upgrade_table, struct upgrade_kept, kept_fields, .holds = holds);
 
-/* Text that is too long to be packed stands as it is. */
+/* Writes the text packed, or unpacked if it is too long. */
 bool upgrade_save(const struct upgrade_kept *kept, const struct image_words *words, struct buffer *to)
 {
     static _Thread_local uint8_t memory[PACKED_MAX];
@@ -393,14 +388,15 @@ bool upgrade_save(const struct upgrade_kept *kept, const struct image_words *wor
     struct slice text = slice_of(kept->memory, upgrade_kept_size(kept) - sizeof *kept);
     bool packs = text.len <= IMAGE_PACK_MAX;
 
-    image_part(&image, &upgrade_table, (struct upgrade_kept *)kept); /* one that writes changes nothing */
+    /* writing an image changes nothing in the upgrade */
+    image_part(&image, &upgrade_table, (struct upgrade_kept *)kept);
     image_bit(&image, packs);
     if (packs)
         image_pack(words, text, &w);
     return image_done(&image) && buffer_put(to, packs ? writer_slice(&w) : text);
 }
 
-/* Reads what stands in front of the text. */
+/* Reads the fields before the text. */
 static bool read_front(struct slice saved, struct upgrade_kept *kept, bool *packed, struct slice *text)
 {
     struct image image = image_from(saved, VERSION, 0);
@@ -440,7 +436,7 @@ bool upgrade_load(struct slice saved, const struct image_words *words, struct up
 
 /* ---- to a worker ---- */
 
-/* Its parameters take the place of those of the same name. */
+/* Returns the target with the parameters of `query`, which replace those with the same name. */
 static struct slice with_query(struct slice target, struct slice query, struct writer *w)
 {
     struct slice rest = query_of(target), part;
@@ -466,7 +462,7 @@ static struct slice host_for(const struct upgrade *u, const struct target *to)
     return slice_present(to->host) ? to->host : u->host;
 }
 
-/* A Cell-Resume of a client's is for workers of routes that know it. */
+/* Writes the client's fields and those of the record. A client's Cell-Resume is only for workers of routes that know it. */
 static void put_fields(const struct upgrade *u, const struct target *to, struct writer *w)
 {
     struct slice rest = u->fields, name, value;
@@ -513,7 +509,7 @@ bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct sli
     if (!first)
         return slice_equal(selected, u->selected) ||
                fail(why, "another subprotocol than the worker before selected");
-    /* the one in our own memory, which outlives the answer */
+    /* point into the upgrade's own memory, which outlives the answer */
     while (slice_present(selected) && slice_split(&offered, ',', &part))
         if (slice_equal(slice_trim(part), selected))
             u->selected = slice_trim(part);
@@ -521,8 +517,8 @@ bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct sli
 }
 
 /* ---- to the client ---- */
-/* A browser that offers subprotocols takes no 101 without one of them, and never learns of the Close behind it.
- * Its token is none. */
+/* Returns the first offered subprotocol that is no token. A browser that offered subprotocols rejects a 101 without one, and would never
+ * see the Close after it. */
 static struct slice first_offered(const struct upgrade *u)
 {
     struct slice offered = u->protocols, part;
@@ -550,7 +546,7 @@ bool upgrade_accept(const struct upgrade *u, const struct target *from, const st
     return !w->full;
 }
 
-/* Out of luck with SHA-1 it is nothing, and the connection ends. */
+/* Writes a 101 and a Close. If SHA-1 fails, nothing is written and the connection ends. */
 static void put_closed(const struct upgrade *u, unsigned status, struct slice code, struct writer *w)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX];

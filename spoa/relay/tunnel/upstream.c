@@ -20,7 +20,7 @@ static const struct row *find_row(unsigned code)
     const struct row *row = rows;
 
     while (code < row->first || code > row->last)
-        row++; /* the last one takes every code */
+        row++; /* the last row matches each code */
     return row;
 }
 
@@ -40,7 +40,7 @@ enum upstream_meaning upstream_closed(const struct upstream_context *c, unsigned
     case KIND_maybe:
         return UPSTREAM_maybe;
     case KIND_plain:
-        /* a worker that says a session's end says it before it closes; this one closes to hand the session over */
+        /* a worker that announces a session's end does so before it closes; this one closes to hand the session over */
         return c->end == HANDOVER_END_CLOSE ? UPSTREAM_maybe : UPSTREAM_lost;
     case KIND_failed:
         return c->not_redialled ? UPSTREAM_ended : UPSTREAM_lost;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * upstream: what a worker's Close means: the end of the session, or the failure of this worker. Pure. The table of
- * docs/relay.md is made of this one (tests/lint/reasons --write).
- */
+/* upstream: decides whether a worker's Close means the end of the session or the failure of this worker. No I/O. tests/lint/reasons
+ * --write generates the table of docs/relay.md from this file. */
 #ifndef CELLGATE_RELAY_TUNNEL_UPSTREAM_H
 #define CELLGATE_RELAY_TUNNEL_UPSTREAM_H
 
@@ -10,9 +8,9 @@
 #include "spoa/relay/tunnel/close_reason.h"
 
 enum upstream_meaning {
-    UPSTREAM_ended, /* the session, with the worker's own words */
-    UPSTREAM_lost,  /* the worker: redial */
-    UPSTREAM_maybe, /* the agent is asked whether the sandbox moves */
+    UPSTREAM_ended, /* the session has ended; the worker's code and text are passed on */
+    UPSTREAM_lost,  /* the worker is lost: redial */
+    UPSTREAM_maybe, /* the agent knows whether the sandbox moves: ask */
 };
 
 /* X(first code, last code, kind, reason of an end, what it is). Kinds beside the meanings: plain is lost, or maybe with
@@ -28,10 +26,11 @@ enum upstream_meaning {
     X(0, 65535, ended, data_refused, "the end: the worker refuses what it got")
 
 struct upstream_context {
-    bool replaced; /* another worker is being looked for: whatever it says means that it was replaced */
-    bool end_said; /* it has said its session's end before */
+    /* true during a search for another worker: any Close then means that the worker was replaced */
+    bool replaced;
+    bool end_said; /* true if the worker has announced its session's end */
     bool not_redialled;
-    bool took_itself; /* 4001 is due to an abandoned dial of the relay's own */
+    bool took_itself; /* true if a 4001 comes from a cancelled dial of the relay's own */
     enum handover_end end;
 };
 
