@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* arguments: long options of the subcommands. (getopt_long's struct option is taken by spoa/service/options.h.)
- */
+/* arguments: parses long options of the subcommands. (The name of getopt_long's struct option is taken by spoa/service/options.h.) */
 #ifndef CELLGATE_CTL_ARGUMENTS_H
 #define CELLGATE_CTL_ARGUMENTS_H
 
@@ -15,12 +14,12 @@ struct argument_texts {
     size_t count;
 };
 
-/* "--name value" or "--name=value" at *argv: takes it off and sets *value. False also if there is one already: of two the
- * last would count without a word. */
+/* Removes "--name value" or "--name=value" at *argv and sets *value. Returns false if there is no such option, or if *value is set
+ * already, because silently taking the last of two would hide a mistake. */
 bool argument_take(char ***argv, const char *name, const char **value);
-/* The same, for all of them; false also when there are too many. */
+/* Like argument_take, for options that may be repeated. Returns false also if there are too many. */
 bool argument_add(char ***argv, const char *name, struct argument_texts *texts);
-/* "--name" alone. */
+/* Removes "--name", which takes no value, and sets *set. */
 bool argument_flag(char ***argv, const char *name, bool *set);
 
 #endif

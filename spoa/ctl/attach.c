@@ -97,7 +97,7 @@ static bool token_fits_a_header(struct slice token)
     return token.len > 0 && token.len <= TOKEN_MAX;
 }
 
-/* *token is absent when there is none; *owned is to be freed with file_free. */
+/* Finds the token. `*token` is absent if there is none; the caller frees `*owned` with file_free. */
 static bool find_token(const struct options *options, struct slice *token, struct slice *owned,
                        struct fail *why)
 {
@@ -123,7 +123,7 @@ static void tell_close(const struct attach_end *end)
     fputc('\n', stderr);
 }
 
-/* False of a terminal that stands still: a write would wait. */
+/* Returns false for a terminal that is paused, to which a write would block. */
 static bool takes_words(int fd)
 {
     struct pollfd one = {.fd = fd, .events = POLLOUT};

@@ -6,7 +6,7 @@ static bool ends_line(uint8_t byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* What `~` and then this byte mean; "~~" is one `~`, any other pair is itself. */
+/* Interprets the byte after a `~`: "~~" is one `~`, and any other pair that is no command is sent unchanged. */
 static enum attach_command after_tilde(uint8_t byte, uint8_t *to, size_t *len)
 {
     if (byte == '.')

@@ -6,7 +6,7 @@
 #include "spoa/base/json/json.h"
 #include "spoa/proto/ws_handshake.h"
 
-#define ANSWER_SECONDS 120 /* a sandbox that wakes up is waited for by the gate */
+#define ANSWER_SECONDS 120 /* the gate may wait for a sandbox to wake up before it answers */
 #define ANSWER_MAX     (HTTP_HEAD_MAX + 65536)
 
 static bool send_all(struct attach_wire *wire, struct slice bytes)
@@ -21,7 +21,7 @@ static bool send_all(struct attach_wire *wire, struct slice bytes)
     return true;
 }
 
-/* Adds what has come; false at the end of the connection, when nothing comes, or when *input is full. */
+/* Adds received bytes to *input. Returns false at the end of the connection, on a timeout, or if *input is full. */
 static bool receive_some(struct attach_wire *wire, struct buffer *input)
 {
     for (;;) {
@@ -84,7 +84,7 @@ static void text_member(const json_node *root, const char *key, char *to, size_t
     attach_printable(to, size, text);
 }
 
-/* {"error":"...","message":"..."} of the gate; any other body says nothing to a terminal. */
+/* Explains a refusal from the gate's body {"error":"...","message":"..."}; other bodies are of no use on a terminal. */
 static bool explain_refusal(unsigned status, struct slice body, struct fail *why)
 {
     struct fail ignored;
@@ -100,7 +100,7 @@ static bool explain_refusal(unsigned status, struct slice body, struct fail *why
                 message);
 }
 
-/* The body by its length, or else all until the connection ends: a refusal closes it. */
+/* Reads the body by its length, or until the connection ends, because a refusal closes it. */
 static bool refused(struct attach_wire *wire, struct buffer *input, const struct http_head *head,
                     struct fail *why)
 {

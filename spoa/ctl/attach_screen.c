@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The description that we were given is not ours alone: O_NONBLOCK would be a surprise to the shell. Our own terminal
- * opens as /dev/tty also where it belongs to another user, as behind su. */
+/* Opens standard output for writes that do not block. The inherited file description is shared with the shell, which must not find
+ * O_NONBLOCK set. /dev/tty opens even if the terminal belongs to another user, as after su. */
 static int open_output(void)
 {
     static const int flags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;

@@ -17,17 +17,17 @@
 #define READ_SIZE      4096
 #define SCREEN_HELD    ((size_t)256 * 1024) /* more is not read from the wire while the screen is slow */
 #define WIRE_HELD      ((size_t)64 * 1024)  /* more is not read from the keyboard while the wire is slow */
-#define MESSAGE_MAX    4096                 /* of a control message; a longer one is not for us */
-#define QUIET_MS       25000                /* of silence: ask whether the other side is there */
-#define DEAD_MS        75000                /* of silence: it is not */
-#define PROD_MS        1000                 /* of silence behind the end of the input: Ctrl-D again */
-#define LEAVE_MS       2000 /* for the other side's Close after ours, and for the last bytes to it */
+#define MESSAGE_MAX    4096                 /* longest control message, in bytes; longer ones are ignored */
+#define QUIET_MS       25000                /* silence after which a Ping is sent */
+#define DEAD_MS        75000                /* silence after which the connection counts as dead */
+#define PROD_MS        1000 /* silence after the end of the input, after which Ctrl-D is sent again */
+#define LEAVE_MS       2000 /* time for the other side's Close and the last bytes to send */
 #define SCREEN_AT_ONCE 4096 /* poll promises no more to a pipe (PIPE_BUF) */
 
 enum phase {
     RUNNING,
-    LEAVING, /* our Close is sent, theirs is awaited */
-    ENDED,   /* nothing more comes; what is held still goes to the screen */
+    LEAVING, /* the Close was sent, and the answer is awaited */
+    ENDED,   /* the connection has ended; held output still goes to the screen */
 };
 
 struct session {
@@ -37,9 +37,9 @@ struct session {
     enum phase phase;
     struct ws_decoder decoder;
     uint8_t control[WS_CONTROL_MAX]; /* the decoder's */
-    bool text;                       /* the message being read is a control message */
+    bool text;                       /* true if the message being read is a control message */
     uint8_t message[MESSAGE_MAX];
-    size_t message_len; /* MESSAGE_MAX + 1: too long, dropped */
+    size_t message_len; /* length of the message; MESSAGE_MAX + 1 if it is too long and dropped */
     struct buffer to_wire, to_screen;
     struct attach_escape escape;
     bool keyboard_open;
@@ -66,7 +66,7 @@ static void end_with(struct session *s, const char *lost)
 
 /* ---- towards the wire ---- */
 
-/* A mask that nobody can guess (RFC 6455 section 5.3). */
+/* Creates an unpredictable mask (RFC 6455 section 5.3). */
 static bool fresh_mask(uint8_t mask[4])
 {
     return getrandom(mask, 4, 0) == 4;
@@ -251,7 +251,7 @@ static void take_typed(struct session *s, struct slice typed)
     }
 }
 
-/* What a terminal's user would do: finish the line, then Ctrl-D. */
+/* Ends the input as a user would: finishes the line, then sends Ctrl-D. */
 static void end_input(struct session *s)
 {
     bool at_line_start = s->last_typed == 0 || s->last_typed == '\n' || s->last_typed == '\r';
@@ -261,8 +261,8 @@ static void end_input(struct session *s)
     send_frame(s, WS_BINARY, slice_text(at_line_start ? "\x04" : "\n\x04"));
 }
 
-/* A Ctrl-D is lost when the remote terminal changes its mode between its arrival and its being read, as
- * shells do around each command: it is typed again whenever the other side has been quiet. */
+/* Sends Ctrl-D again each time the other side was quiet. A remote terminal loses a Ctrl-D if it changes its mode before reading it, as
+ * shells do around each command. */
 static void prod(struct session *s, int64_t now)
 {
     int64_t quiet_since = s->prodded > s->heard ? s->prodded : s->heard;
@@ -363,8 +363,8 @@ static bool is_over(const struct session *s)
            (s->wire_broken || late || buffer_len(&s->to_wire) == 0);
 }
 
-/* Asks after the other side when it has been silent, once what it has said is read. It is no silence when we do not read,
- * or were stopped ourselves and did not ask. */
+/* Sends a Ping after a silence, once all received bytes are read. Time in which this process did not read, or was stopped, does not count
+ * as silence. */
 static void keep_alive(struct session *s, int64_t now)
 {
     if (s->phase != RUNNING)
@@ -379,7 +379,7 @@ static void keep_alive(struct session *s, int64_t now)
     }
 }
 
-/* How long to sleep at most; -1 until something happens. */
+/* Returns the longest time to sleep, in ms; -1 if there is no deadline. */
 static int sleep_ms(const struct session *s, int64_t now)
 {
     if (s->phase != RUNNING)

@@ -19,7 +19,7 @@ static bool take_scheme(struct attach_url *url, struct slice *rest, struct fail 
     return fail(why, "the URL must begin with ws:// or wss://");
 }
 
-/* Host and port of "host", "host:port", "[v6]", "[v6]:port". */
+/* Parses host and port from "host", "host:port", "[v6]" or "[v6]:port". */
 static bool take_authority(struct attach_url *url, struct slice authority, struct fail *why)
 {
     bool bracket = slice_starts(authority, "[");

@@ -112,7 +112,7 @@ static bool trust_authorities(SSL_CTX *context, const struct attach_trust *trust
                 trust->ca_file ? trust->ca_file : "the system's store");
 }
 
-/* An address is verified as one and is never sent as a server name (RFC 6066 section 3). */
+/* Sets the host to verify. An address is verified as an address and never sent as a server name (RFC 6066 section 3). */
 static bool expect_host(SSL *tls, const char *host)
 {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host))
@@ -130,7 +130,7 @@ static bool tls_create(struct attach_wire *wire, const struct attach_url *url,
         return fail(why, "cannot set up TLS");
     SSL_CTX_set_min_proto_version(wire->context, TLS1_2_VERSION);
     SSL_CTX_set_options(wire->context,
-                        SSL_OP_IGNORE_UNEXPECTED_EOF); /* a Close frame tells the end, or nothing does */
+                        SSL_OP_IGNORE_UNEXPECTED_EOF); /* only a Close frame marks the end of the session */
     SSL_CTX_set_mode(wire->context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_alpn_protos(wire->context, protocols, sizeof(protocols) - 1);
     if (!trust_authorities(wire->context, trust, why))

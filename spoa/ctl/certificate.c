@@ -14,7 +14,7 @@
 
 enum { FILE_MOST = 256 * 1024, SERIAL_BITS = 127, VERSION_3 = 2 };
 
-/* By this a file is known as ours. A common name may have 64 bytes at most, so there is none. */
+/* Organisation that marks certificates as cellgate's. The certificate has no common name, which may have 64 bytes at most. */
 static const char organisation[] = "cellgate egress";
 
 static bool fail_of_openssl(struct fail *why, const char *what)
@@ -25,7 +25,7 @@ static bool fail_of_openssl(struct fail *why, const char *what)
     return false;
 }
 
-/* Nobody is asked for a passphrase: HAProxy could not ask either. */
+/* Provides no passphrase: HAProxy could not ask for one either. */
 static int no_passphrase(char *text, int size, int writes, void *context)
 {
     (void)text, (void)size, (void)writes, (void)context;
@@ -46,7 +46,7 @@ static void free_chain(STACK_OF(X509) * chain)
     sk_X509_pop_free(chain, X509_free);
 }
 
-/* NULL: there is none, or one that cannot be read. */
+/* Returns the chain, or NULL if there is none or it cannot be read. */
 static STACK_OF(X509) * read_chain(struct slice pem)
 {
     BIO *in = BIO_new_mem_buf(pem.at, (int)pem.len);
@@ -202,7 +202,7 @@ static bool sign(X509 *certificate, EVP_PKEY *key)
     return X509_sign(certificate, key, hashes_itself ? NULL : EVP_sha256()) > 0;
 }
 
-/* Clients have the root. */
+/* Writes the chain without the root, which clients have. */
 static bool write_chain(BIO *out, STACK_OF(X509) * chain)
 {
     bool good = true;
@@ -248,7 +248,7 @@ static bool is_for(X509 *certificate, const char *host)
     return good;
 }
 
-/* What is behind the certificate is the signer's chain without the root, as written. */
+/* Returns true if the signer's chain without the root follows the certificate, as write_chain writes it. */
 static bool has_chain(STACK_OF(X509) * chain, STACK_OF(X509) * wanted)
 {
     int at = 1;

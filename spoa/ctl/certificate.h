@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* certificate: certificates of hosts outside, signed by the authority of egress, as files for HAProxy. */
+/* certificate: creates certificates for outside hosts, signed by the authority of egress, as files for HAProxy. */
 #ifndef CELLGATE_CTL_CERTIFICATE_H
 #define CELLGATE_CTL_CERTIFICATE_H
 
@@ -10,22 +10,22 @@
 #include "spoa/base/os/fail.h"
 
 struct authority {
-    STACK_OF(X509) * chain; /* the first signs, the others are behind it */
+    STACK_OF(X509) * chain; /* certificates: the first signs, the others follow up to the root */
     EVP_PKEY *key;
 };
 
-/* Reads certificates and key, PEM, from one file. False and *why: they do not belong together, or cannot sign now. */
+/* Reads PEM certificates and key from one file. Returns false and sets *why if they do not match, or cannot sign now. */
 bool authority_load(struct authority *authority, const char *path, struct fail *why);
 void authority_free(struct authority *authority);
-/* When it ends, and all that it signs: "2027-11-24". */
+/* Writes the day on which the authority and all certificates it signs expire, like "2027-11-24". */
 void authority_end(const struct authority *authority, char text[11]);
 
-/* Writes PEM to fd: a certificate for the name with a key of its own, valid as long as the authority, and what a client
- * needs between it and the root. */
+/* Writes PEM to fd: a certificate for the name with its own key, valid as long as the authority, and the chain that a client needs up to
+ * the root. */
 bool certificate_write(const struct authority *authority, const char *name, int fd, struct fail *why);
-/* NULL, or why the content of such a file is not what certificate_write would write for the name now. */
+/* Returns NULL if the file's content is what certificate_write would write for the name now; otherwise the reason why not. */
 const char *certificate_outdated(const struct authority *authority, const char *name, struct slice pem);
-/* Whether certificate_write wrote it, whoever signed it. */
+/* Returns true if certificate_write wrote the file, with any authority. */
 bool certificate_is_ours(struct slice pem);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate certificates: a file for each name of `egress.http2`, in a folder from which HAProxy serves them. With certificates
- * that it makes itself HAProxy offers no HTTP/2. */
+/* cellgate certificates: writes a file for each name of `egress.http2` to a folder from which HAProxy serves them. HAProxy offers no
+ * HTTP/2 with certificates that it generates itself. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ struct job {
     const char *folder;
     struct authority authority;
     bool check;  /* change nothing */
-    size_t open; /* what --check would have changed */
+    size_t open; /* number of files that are not as they should be (--check) */
 };
 
 struct path {
@@ -50,7 +50,7 @@ static bool fail_of(struct fail *why, const struct path *path)
     return fail(why, "%s: %s", path->text, strerror(errno));
 }
 
-/* ---- what is in the folder ---- */
+/* ---- the folder's content ---- */
 
 static bool is_wanted(const struct job *job, const char *file)
 {
@@ -97,7 +97,7 @@ static bool drop_unlisted(struct job *job, const char *file, struct fail *why)
 
 typedef bool each(struct job *job, const char *file, struct fail *why);
 
-/* HAProxy reads none that begins with a dot. */
+/* HAProxy reads no file whose name begins with a dot. */
 static bool for_each(struct job *job, each *do_it, struct fail *why)
 {
     DIR *folder = opendir(job->folder);
@@ -113,7 +113,7 @@ static bool for_each(struct job *job, each *do_it, struct fail *why)
 
 /* ---- a name ---- */
 
-/* NULL: its file is as it should be. */
+/* Returns NULL if the name's file is as it should be; otherwise the reason why not. */
 static const char *outdated(const struct job *job, const char *name, const struct path *path)
 {
     struct fail ignored;
@@ -127,7 +127,7 @@ static const char *outdated(const struct job *job, const char *name, const struc
     return reason;
 }
 
-/* HAProxy, which may be reloaded meanwhile, sees the old file or the new one. */
+/* Replaces the file atomically, because HAProxy may reload meanwhile and must see the old file or the new one. */
 static bool write_file(const struct job *job, const char *name, const struct path *path, struct fail *why)
 {
     struct path fresh;
@@ -172,7 +172,7 @@ static bool provide(struct job *job, const char *name, struct fail *why)
 
 /* ---- all ---- */
 
-/* Whoever can write there could put his own files in the place of these, while they are written. */
+/* Checks that nobody else can write to the folder, because another user could replace the files while they are written. */
 static bool prepare_folder(const struct job *job, struct fail *why)
 {
     struct stat look;

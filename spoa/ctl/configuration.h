@@ -5,10 +5,10 @@
 
 #include "spoa/service/settings.h"
 
-/* Prints to standard output; false and *why: it cannot. */
+/* Prints to standard output. Returns false and sets *why on failure. */
 typedef bool configuration_print(const struct settings *settings, struct fail *why);
 
-/* The whole subcommand: [--config FILE] or --help, which prints usage. Returns the exit code. */
+/* Runs a whole subcommand with the arguments [--config FILE] or --help, which prints `usage`. Returns the exit code. */
 int configuration_command(int argc, char **argv, const char *usage, configuration_print *print);
 
 #endif

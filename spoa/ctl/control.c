@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate status, tunnels, kick, drain: what the daemons on this machine do, over their control sockets. */
+/* cellgate status, tunnels, kick and drain: query and control the daemons of this machine over their control sockets. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_READY = 3 };
 #define PATIENCE        (10 * SECOND)
-#define STATUS_PATIENCE (2 * SECOND) /* who looks whether they live is not kept waiting */
+#define STATUS_PATIENCE (2 * SECOND) /* short, because liveness checks must not wait */
 
 static const char usage[] =
     "usage: cellgate status  [--config FILE | --agent ADDRESS --relay ADDRESS] [--json]\n"
@@ -44,7 +44,7 @@ static bool take_any(char ***argv, struct arguments *a)
            argument_flag(argv, "-h", &a->help);
 }
 
-/* False: the command is to leave with *exit_code. */
+/* Reads the arguments. Returns false if the command must exit with *exit_code. */
 static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int *exit_code)
 {
     const char *command = *argv++;
@@ -72,7 +72,7 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
 
 /* ---- asking ---- */
 
-/* The answer's document, or NULL when it says `"ok": false`, which is printed. */
+/* Returns the answer's document, or NULL after printing an answer with `"ok": false`. */
 static struct json *ask(const struct arguments *a, enum daemon daemon, struct slice request,
                         uint64_t patience)
 {
@@ -160,7 +160,7 @@ static void print_tunnels(const struct json *doc)
     }
 }
 
-/* Members of an object, those of objects within it as `object.member`; lists are for programs. */
+/* Prints the members of an object, and those of nested objects as `object.member`. Lists are only for programs (JSON). */
 static void print_members(const struct json *doc, const json_node *object, const char *within)
 {
     for (const json_node *n = json_first(object); n; n = json_next(n)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/credential.h"
 
-/* What a pattern captures of a text. */
+/* Matches a text against a pattern and sets the captures. */
 static bool capture(enum pattern_kind kind, const char *form, struct slice text, struct captures *captures)
 {
     struct capture_names names;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ctl: the subcommands of `cellgate`. Each takes its own arguments (argv[0] is its name), writes to standard
- * output and error, and returns the exit code.
- */
+/* ctl: the subcommands of `cellgate`. Each parses its own arguments (argv[0] is its name), writes to standard output and error, and
+ * returns the exit code. */
 #ifndef CELLGATE_CTL_CTL_H
 #define CELLGATE_CTL_CTL_H
 

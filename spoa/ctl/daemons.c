@@ -29,7 +29,7 @@ bool daemon_address(enum daemon daemon, const char *given, const char *config, s
     return true;
 }
 
-/* What an operator does about a daemon that has not answered. */
+/* Adds advice for the operator about a daemon that has not answered. */
 static void advise(enum daemon daemon, int error, struct fail *why)
 {
     const char *name = daemon_name(daemon);
@@ -69,9 +69,9 @@ struct json *daemon_ask(enum daemon daemon, const struct net_address *address, s
     return NULL;
 }
 
-/* ---- what they say ---- */
+/* ---- the daemons' answers ---- */
 
-/* C0, DEL and C1, which is two bytes of UTF-8: what a terminal would obey. */
+/* Returns true for C0, DEL and C1 (two bytes in UTF-8), which a terminal would obey. */
 static bool is_control(struct slice character)
 {
     uint8_t first = character.at[0];
@@ -91,7 +91,7 @@ void daemon_put_text(FILE *to, struct slice text)
     }
 }
 
-/* Of a document that was parsed: these can be raw in it, within texts only. C0 cannot. */
+/* Escapes DEL and C1, which a parsed document can hold raw within texts. C0 cannot occur there. */
 void daemon_put_json(FILE *to, struct slice document)
 {
     for (size_t i = 0; i < document.len; i++) {

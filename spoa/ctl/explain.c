@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * `cellgate explain`: the decision that the agent would make about a request, and why. It asks no agent: it
- * reads the configuration, asks the directory, and runs the same code. No credential is printed, and values
- * of the query neither.
- */
+/* `cellgate explain`: prints the decision that the agent would take about a request, and the reasons. The command does not contact the
+ * agent: it reads the configuration, queries the directory, and runs the agent's code. It prints no credentials and no values of the
+ * query. */
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -85,7 +83,7 @@ static void report_address(struct report *r, const struct verdict *v)
     report_text(r, "worker_name", v->sni);
 }
 
-/* Names without their values, which may be keys: "a=…&b". */
+/* Reports the query's parameter names without their values, which may be keys: "a=…&b". */
 static void report_query(struct report *r, struct slice query)
 {
     char memory[512];
@@ -108,7 +106,7 @@ static void report_set(struct report *r, const char *name, struct slice value)
         report_text(r, name, SLICE_LITERAL("(set, not shown)"));
 }
 
-/* The client's Authorization is for the worker, and no credential of the gate's. */
+/* Returns true if the client's Authorization is for the worker and no credential of the gate. */
 static bool is_applications_auth(const struct verdict *v, const struct request *request)
 {
     return slice_present(v->auth) && v->auth.at == request->authorization.at;
@@ -158,7 +156,8 @@ static bool is_among(struct slice name, const char *const *list)
     return *list;
 }
 
-/* Of every request, whoever gets it. With these lists haproxy.cfg is told once more; tests/e2e/gate/test_haproxy.py compares. */
+/* Returns true for fields that HAProxy removes from each request. haproxy.cfg has a copy of these lists; tests/e2e/gate/test_haproxy.py
+ * compares them. */
 static bool is_always_removed(struct slice name)
 {
     static const char *const between_two[] = {
@@ -176,7 +175,7 @@ static bool is_always_removed(struct slice name)
            (twin && (is_among(name, once) || http_name_starts(name, "sec-websocket-")));
 }
 
-/* What is the gate's: a service that judges its callers gets it. */
+/* Returns true for the gate's own fields, which only a service that authorises its callers receives. */
 static bool is_ours(struct slice name, const struct request *request)
 {
     static const char *const internal[] = {"x-sandbox-preview-proxy", "x-sandbox-preview-port",
@@ -229,7 +228,7 @@ static void report_removed(struct report *r, const struct arguments *a, const st
 
 /* ---- deciding ---- */
 
-/* The resolver of the system; the agent asks name servers itself. */
+/* Resolves a host by the system's resolver; the agent queries name servers itself. */
 static bool resolve(void *directory, struct slice host, struct address *addr)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -252,7 +251,7 @@ static bool resolve(void *directory, struct slice host, struct address *addr)
     return addr->family != 0;
 }
 
-/* Where no route matched: whether one of another system's would have. */
+/* Reports, if no route matched, whether a route of another system would have matched. */
 static void report_system(struct report *r, const struct settings *settings, const struct decide_view *view,
                           const struct request *request)
 {
@@ -263,7 +262,7 @@ static void report_system(struct report *r, const struct settings *settings, con
     struct routes *all = routes_of_all_systems(settings->doc, settings->domains, &why);
     struct decide_view other = *view;
     other.routes = all;
-    other.open = true; /* no credential is looked at again */
+    other.open = true; /* do not check the credential again */
     other.trace = NULL;
     if (all)
         decide(&other, request, &scratch, &verdict);
@@ -296,9 +295,9 @@ static void print_json_or_text(const struct arguments *a, const struct settings 
     printf("%s", a->json ? "}}\n" : "");
 }
 
-/* What is to be decided about: a request to a sandbox, or one of a sandbox. */
+/* The request to decide about: one to a sandbox, or one from a sandbox. */
 struct asked {
-    const struct request *request; /* NULL: it is of a sandbox */
+    const struct request *request; /* request to a sandbox; NULL for a request from a sandbox */
     const struct egress_request *connect;
 };
 
@@ -310,8 +309,8 @@ static bool is_decided(const struct decide_view *view, const struct asked *asked
                           : egress_decide(view, asked->connect, scratch, &egress);
 }
 
-/* Decisions of which nothing is shown find out which record is needed, until it is there. It may be asked for
- * twice: what was answered before the directory's changes were followed is looked up again. */
+/* Repeats the decision silently until the directory has the record that it needs. A record may be fetched twice: answers from before the
+ * directory's changes were followed are fetched again. */
 static void fetch_record(struct explain_directory *directory, struct decide_view *view,
                          struct snapshot_finder *finder, const struct asked *asked, struct writer *scratch)
 {
@@ -343,7 +342,7 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
         view.resolve = resolve;
         view.addresses = explain_egress_addresses;
         fetch_record(directory, &view, &finder, asked, &scratch);
-        if (directory) { /* it was told while the record was waited for */
+        if (directory) { /* the directory pushed this while the record was fetched */
             view.not_before = explain_directory_not_before(directory);
             view.revoked[0] = told = explain_directory_revoked(directory);
         }
@@ -363,7 +362,7 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
     return code;
 }
 
-/* As if HAProxy had been told of all that it has to remove. */
+/* Removes from the request all fields and parameters that HAProxy would remove. */
 static void remove_all(const struct policy *policy, struct request *request)
 {
     static uint8_t memory[DECIDE_SCRATCH];
@@ -446,7 +445,7 @@ static bool add_upgrade(struct head_lines *head, struct fail *why)
            head_lines_add(head, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", why);
 }
 
-/* Takes one argument, or two, off *word. */
+/* Parses one option, with its value if it has one, from *word. */
 static bool take(char ***word, struct arguments *a, struct fail *why)
 {
     const char *text = *(*word)++;

@@ -6,22 +6,23 @@
 #include <unistd.h>
 
 #define PATIENCE (10 * SECOND)
-#define FOLLOW   (300 * MILLISECOND) /* for what it pushes to begin with, if it does: what is revoked */
+/* time for a directory that pushes changes to send the list of revoked tokens */
+#define FOLLOW (300 * MILLISECOND)
 
 struct explain_directory {
     struct directory *running;
-    struct loop *loop; /* which runs while somebody waits */
+    struct loop *loop; /* event loop; runs only while a caller waits */
     struct loop_timer patience;
-    struct log *log; /* of answers that make no sense */
+    struct log *log; /* log for invalid answers */
     bool answered, answering, over;
-    bool heard;              /* whether it answers */
+    bool heard;              /* true if the directory has answered */
     struct revoked *revoked; /* NULL: none */
-    bool told, waited;       /* what is revoked; until that was told, or long enough */
-    int64_t not_before;      /* as it was pushed; 0: none */
-    struct fail why;         /* while not answering */
+    bool told, waited;       /* told: the revoked tokens are known; waited: the wait for them is over */
+    int64_t not_before;      /* pushed not_before; 0 if there is none */
+    struct fail why;         /* reason why the directory does not answer */
 };
 
-/* ---- what it tells ---- */
+/* ---- call-backs of the directory ---- */
 
 static void on_explain_answered(void *context, enum lookup outcome, uint64_t took)
 {
@@ -75,7 +76,7 @@ static void on_over(void *owner)
     ((struct explain_directory *)owner)->over = true;
 }
 
-/* Waits until it is true or the time is over. */
+/* Waits until *is is true or `patience` is over. */
 static void await(struct explain_directory *d, const bool *is, uint64_t patience)
 {
     d->over = false;
@@ -110,7 +111,8 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
         d->running = directory_start(options, &owner, PATIENCE, d->loop, d->log, why);
     }
     if (d->running) {
-        if (directory_kind(d->running)->holds) /* it knows nothing before it says so */
+        /* a directory that holds records has none before it has pushed them */
+        if (directory_kind(d->running)->holds)
             await(d, &d->heard, PATIENCE);
         return d;
     }

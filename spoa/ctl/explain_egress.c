@@ -16,7 +16,7 @@ bool explain_egress_wants(struct slice request_line, struct slice sandbox)
     return slice_present(sandbox) || slice_starts(request_line, "CONNECT ");
 }
 
-/* As it would come inside of a CONNECT to the URL's host. */
+/* Builds the request as HAProxy would receive it inside a CONNECT to the URL's host. */
 static bool take_inside(struct slice url, struct writer *w, struct egress_request *request, struct fail *why)
 {
     struct slice rest = slice_from(url, strlen("https://"));
@@ -37,7 +37,7 @@ static bool take_inside(struct slice url, struct writer *w, struct egress_reques
     return request->inside = request->tls = true;
 }
 
-/* Host, where it was not given, is that of the URL. */
+/* Adds a Host header from the URL if none was given. */
 static void put_host(const struct head_lines *head, struct slice url, struct writer *w)
 {
     size_t scheme = slice_starts(url, "https://") ? 8 : 7;
@@ -67,7 +67,7 @@ bool explain_egress_request(const struct head_lines *head, struct writer *w, str
     if (!connects)
         put_host(head, request->target, w);
     for (size_t i = 0; i < head->count; i++) {
-        for (size_t c = 0; c < head->line[i].name.len; c++) /* HAProxy tells them so */
+        for (size_t c = 0; c < head->line[i].name.len; c++) /* HAProxy reports names in lower case */
             writer_u8(w, (uint8_t)tolower(head->line[i].name.at[c]));
         writer_text(w, ": ");
         writer_put(w, head->line[i].value);
@@ -107,7 +107,7 @@ enum lookup explain_egress_addresses(void *directory, struct slice space, struct
     return *count ? LOOKUP_FOUND : result == EAI_NONAME ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
 }
 
-/* Whether HAProxy has a certificate for it that `cellgate certificates` wrote: `*` is one label. */
+/* Returns true if `cellgate certificates` writes a certificate for this host; `*` stands for one label. */
 static bool is_listed(const struct texts *names, struct slice host)
 {
     for (size_t i = 0; i < names->count; i++) {
@@ -146,7 +146,7 @@ static void report_verdict(struct report *r, const struct egress_verdict *v)
 #undef X
 }
 
-/* The CONNECT that a request comes in. */
+/* Returns the CONNECT request that contains this request. */
 static struct egress_request connect_of(const struct egress_request *request)
 {
     return (struct egress_request){.method = SLICE_LITERAL("CONNECT"),

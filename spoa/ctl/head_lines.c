@@ -23,7 +23,7 @@ static bool read_file(struct head_lines *head, const char *path, struct slice *t
     return true;
 }
 
-/* With LF or CRLF behind it; false at the end and at an empty line. */
+/* Takes the next line, without its LF or CRLF. Returns false at the end and at an empty line. */
 static bool next_line(struct slice *rest, struct slice *line)
 {
     if (!slice_split(rest, '\n', line))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate headers: what HAProxy has to know of the configuration: headers and parameters that it names, and files of egress,
- * as lines of its environment (/etc/default/haproxy). */
+/* cellgate headers: prints the configuration that HAProxy needs as lines of its environment (/etc/default/haproxy): names of headers and
+ * parameters, and files of egress. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -38,8 +38,8 @@ static void usage(FILE *to)
     fprintf(to, "\n`cellgate COMMAND --help` says more. -V prints the version.\n");
 }
 
-/* So that what is opened later never stands in for one that was closed: what is typed would be read from it, and what is
- * shown written to it. Read from, these are at their end; writing to them fails. */
+/* Opens /dev/null for standard descriptors that are closed. Otherwise a file that is opened later could get such a number, and be used as
+ * input or output by mistake. Reading these gives the end of the file; writing fails. */
 static void fill_standard_descriptors(void)
 {
     int fd;
@@ -49,7 +49,8 @@ static void fill_standard_descriptors(void)
     close(fd);
 }
 
-/* Whoever keeps the output must not take an empty file for it. */
+/* Flushes the output and returns an error if that fails, because a caller that saves the output must not take an empty file for the
+ * result. */
 static int say_all(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate networks: `worker_networks` of the configuration in the form of HAProxy's workers.lst, a line each. */
+/* cellgate networks: prints the configuration's `worker_networks` in the form of HAProxy's workers.lst, one per line. */
 #include <stdio.h>
 
 #include "spoa/ctl/configuration.h"

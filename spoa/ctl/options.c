@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate options: the tables that the configuration is read by, as text, manual page or sample. */
+/* cellgate options: prints the tables of configuration options as text, manual page or sample. */
 #include <stdio.h>
 #include <string.h>
 

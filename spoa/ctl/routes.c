@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate routes: the routes in force, in the order in which they are tried, as JSON. */
+/* cellgate routes: prints the active routes as JSON, in the order in which the agent tries them. */
 #include <stdio.h>
 
 #include "spoa/agent/state/policy.h"

@@ -49,9 +49,9 @@ struct arguments {
     struct argument_texts need, port;
 };
 
-/* What the arguments mean. */
+/* The parsed arguments. */
 struct wanted {
-    struct grant grant; /* its ports point into `ports` */
+    struct grant grant; /* grant; its ports point into `ports` */
     struct token_target target;
     int64_t ttl; /* seconds */
     uint8_t ports[2 * PORTS_MOST];
@@ -129,7 +129,7 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
 
 static const struct credential_place anywhere;
 
-/* Where a kind listens that knows it; a secret may be wanted in a header only. */
+/* Checks the credential at each place where a kind of token that knows it may listen, because a secret may be accepted in a header only. */
 static enum refusal check_anywhere(const struct tokens *tokens, struct credential *credential, int64_t now,
                                    struct token_cache *cache, struct grant *grant, const char **reason)
 {
@@ -143,7 +143,7 @@ static enum refusal check_anywhere(const struct tokens *tokens, struct credentia
             continue;
         other.source = c;
         enum refusal again = token_check(tokens, &other, now, cache, &granted, &why);
-        /* a kind that knew it may have entries that listen elsewhere; what it says of them counts if they take it */
+        /* another entry of the same kind may listen elsewhere; its verdict counts if it accepts the credential */
         if (grant->kind && (granted.kind != grant->kind || again == REFUSAL_token_invalid))
             continue;
         *credential = other;
@@ -187,7 +187,7 @@ static bool make(const struct tokens *tokens, const struct arguments *a, struct 
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     grant->jti = slice_text(id);
-    /* a signed URL is asked for by naming a file */
+    /* naming a file selects a signed URL */
     const char *kind = a->kind ? a->kind : grant->operation ? kind_of_form(TOKEN_IS_FILE_URL) : NULL;
     if (!tokens_mint(tokens, slice_text(kind), slice_text(a->kid), grant, token, why))
         return false;
@@ -240,7 +240,7 @@ static void print_time(const char *name, int64_t seconds, int64_t now)
     printf("%-9s %s (%lld s %s)\n", name, text, away < 0 ? -away : away, away < 0 ? "ago" : "from now");
 }
 
-/* What a secret grants is for the record to say. */
+/* Prints a secret, whose grant is defined by the sandbox's record. */
 static void print_secret(const struct grant *g)
 {
     print_text("kind", slice_text(g->kind));
@@ -282,7 +282,7 @@ static void print_grant(const struct grant *g, int64_t now)
     }
 }
 
-/* At most a byte more than a token may have, so that a longer one is seen to be. */
+/* Reads a token, at most one byte more than its limit, so that a longer one is detected. */
 static struct slice read_token(const char *argument, uint8_t memory[TOKEN_LIMIT + 1])
 {
     if (strcmp(argument, "-") != 0)
@@ -308,7 +308,8 @@ static int inspect(const struct tokens *tokens, const struct arguments *a, const
         print_secret(&grant);
     else if (refusal == REFUSAL_NONE || refusal == REFUSAL_token_expired || refusal == REFUSAL_wrong_cell)
         print_grant(&grant, now);
-    else if (refusal == REFUSAL_token_invalid && grant.iat > now) { /* a clock is wrong: by how much */
+    /* a clock is wrong: print the difference */
+    else if (refusal == REFUSAL_token_invalid && grant.iat > now) {
         print_time("issued", grant.iat, now);
         print_time("expires", grant.exp, now);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate top: what the relay does, on a terminal, again and again. */
+/* cellgate top: shows the relay's activity on a terminal, refreshed periodically. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,7 +23,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, FRAME_MOST = 1 << 20, FILTER_MOST = 100, ROWS = 200 };
 enum { LAST_WORDS = 100 }; /* milliseconds for the terminal to take what restores its screen */
-#define PATIENCE SECOND    /* of one question: who answers later is told as not answering */
+#define PATIENCE SECOND    /* time for one answer; a daemon that answers later counts as not answering */
 
 #define ENTER_SCREEN "\x1b[?1049h\x1b[?25l\x1b[?7l" /* another screen, no cursor, long lines are cut */
 #define LEAVE_SCREEN "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -198,8 +198,8 @@ static int print_once(struct session *s, bool json)
 
 /* ---- on a terminal ---- */
 
-/* A terminal may take nothing for long. Then a signal ends the waiting, which is for whoever asked (`patience`: milliseconds; -1:
- * any time), and the rest of the text is dropped. */
+/* Writes the text. A terminal may block for long: `patience` limits the wait (milliseconds; -1 is unlimited), a signal ends it, and the
+ * rest of the text is dropped. */
 static void send_all(const struct session *s, struct slice text, int patience)
 {
     while (text.len) {
@@ -253,7 +253,7 @@ static void pause_session(struct session *s)
 
 enum { INTERRUPT = 3, BACKSPACE = 8, SUSPEND = 26, ESCAPE = 27, DELETE = 127 };
 
-/* Whether what is shown has to be asked for again. */
+/* Handles a key of the filter. Returns true if the relay must be queried again. */
 static bool edit(struct session *s, uint8_t key)
 {
     size_t len = strlen(s->filter);
@@ -290,7 +290,7 @@ static bool take_key(struct session *s, uint8_t key)
     return key == 's';
 }
 
-/* Arrows and the like begin with Esc and come at once: they mean nothing here. */
+/* Handles typed keys. Sequences that begin with Esc, such as arrows, are ignored. */
 static bool take_keys(struct session *s)
 {
     uint8_t keys[256];
@@ -324,7 +324,7 @@ static void take_signals(struct session *s)
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTSTP)
             pause_session(s);
-        else if (info.ssi_signo != SIGWINCH) /* for which it is enough to draw */
+        else if (info.ssi_signo != SIGWINCH) /* SIGWINCH only needs a new drawing */
             s->ends = true;
     }
 }

@@ -27,8 +27,8 @@ static bool is_full(const struct frame *f)
     return f->screen.rows && f->used >= f->screen.rows;
 }
 
-/* On a screen the line is cleared first, for behind its last column there is no place to do it from; the last line has no end:
- * it would scroll. */
+/* Ends a line. On a screen the rest of the line is cleared first, because that is impossible after the last column. The last line has no
+ * line end, because that would scroll. */
 static void end_line(struct frame *f)
 {
     struct slice text = writer_slice(&f->line);
@@ -45,7 +45,7 @@ static void end_line(struct frame *f)
     f->line = writer_of(f->memory, sizeof f->memory);
 }
 
-/* One column for each character; '?' for what is not of ASCII, or what a terminal would obey. */
+/* Prints one column for each character; '?' replaces characters that are not ASCII or that a terminal would obey. */
 static void put(struct frame *f, struct slice text, size_t width)
 {
     size_t columns = 0, most = width ? width : LINE;
@@ -72,7 +72,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct frame *f, const cha
 
 /* ---- values ---- */
 
-/* What no count of ours is ever at; who says more is no daemon of ours. */
+/* Limit above any real counter; a larger number does not come from a daemon of cellgate. */
 #define NUMBER_MOST ((int64_t)1 << 53)
 
 static int64_t number(const struct json *doc, const json_node *object, const char *key)
@@ -136,7 +136,7 @@ void top_frame_sums(const struct top_view *view, int64_t at, struct top_sums *su
         sums->decisions = number(view->agent, json_member(json_root(view->agent), "status"), "decisions");
 }
 
-/* A daemon that was started anew counts from 0. */
+/* Returns the rate. A restarted daemon counts from 0. */
 static double rate(const struct top_view *view, int64_t now, int64_t before)
 {
     int64_t passed = view->now.at - view->before.at;
@@ -252,7 +252,7 @@ static void put_gaps(struct frame *f, const struct json *doc)
     end_line(f);
 }
 
-/* Members with a number each. */
+/* Prints the members of an object, each with its number. */
 static void put_counts(struct frame *f, const char *title, const struct json *doc, const char *key)
 {
     const json_node *first = json_first(json_member(json_root(doc), key));
@@ -307,7 +307,7 @@ static void put_ends(struct frame *f, const struct json *doc)
     }
 }
 
-/* What is looked for most comes first: a narrow screen cuts the rest. */
+/* Prints a tunnel, with the most important columns first, because a narrow screen cuts the rest. */
 static void put_tunnel(struct frame *f, const struct json *doc, const json_node *t)
 {
     char age[16], idle[16], up[16], down[16], held[16], gap[16];

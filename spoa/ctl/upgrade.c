@@ -10,8 +10,8 @@
 #include "spoa/service/settings.h"
 
 enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, STEP = 20 /* ms */ };
-#define PATIENCE   (2 * SECOND)  /* for one answer */
-#define UNANSWERED (30 * SECOND) /* how long the relay may not answer while its program is replaced */
+#define PATIENCE   (2 * SECOND)  /* longest wait for one answer */
+#define UNANSWERED (30 * SECOND) /* longest time without an answer while the relay's program is replaced */
 
 static const char usage[] =
     "usage: cellgate upgrade [--config FILE | --relay ADDRESS] [--same]\n"
@@ -24,7 +24,7 @@ static const char usage[] =
     "\n"
     "Exit code: 0 the new program serves; 1 the old one goes on, and why; 2 wrong usage.\n";
 
-/* What the relay says of its keeper. */
+/* State of the keeper, as reported by the relay. */
 struct keeper_state {
     int64_t upgraded, refused;
     char version[32], why[256];
@@ -58,7 +58,7 @@ static bool ask(const struct net_address *relay, const char *request, struct kee
     return doc != NULL;
 }
 
-/* Waits until the keeper has upgraded or refused; prints which. */
+/* Waits until the keeper has upgraded or refused, and prints the result. */
 static int await(const struct net_address *relay, const struct keeper_state *before)
 {
     uint64_t answered = loop_clock();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate wait: for a time, or until somebody has stopped listening. For the hooks of a pod that ends, whose images have no
+/* cellgate wait: waits for a time, or until a server has stopped listening. Hooks of an ending pod need this, because the images have no
  * shell. */
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ static void rest(int64_t milliseconds)
         continue;
 }
 
-/* Who refuses, or is not there, has gone. A full backlog, and anything else that is unclear, is somebody. */
+/* Returns false if the connection is refused or the socket is missing. A full backlog, or any unclear error, counts as listening. */
 static bool listens(const struct net_address *address)
 {
     struct fail why;
