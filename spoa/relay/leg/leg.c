@@ -82,7 +82,7 @@ static void begin_batch(struct leg_batch *batch, const struct leg *leg)
     batch->message = leg->message_out;
 }
 
-/* Holds what was not sent, or is kept. */
+/* Holds the unsent bytes, and sent data frames if the queue keeps them. */
 static bool hold_rest(struct leg *leg, const struct leg_batch *batch, size_t len, size_t taken)
 {
     bool rest = taken < len;
@@ -109,7 +109,7 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
     if (send_queue_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
-        leg->progress = now; /* if something is held from now on */
+        leg->progress = now; /* the stall timer starts here if bytes are held */
         leg->out.message = leg->out.keeps ? 0 : taken == len ? leg->message_out : batch->message;
     }
     bool held = hold_rest(leg, batch, len, taken);
@@ -141,7 +141,7 @@ void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)
     leg->bytes_out += taken;
     leg->progress = now;
     send_queue_sent(&leg->out, taken);
-    /* the Ping may have stood behind that, or its answer be as late as that was */
+    /* the Ping may have been queued after these bytes, so the peer had no chance to answer before */
     if (leg->pinged && send_queue_empty(&leg->out))
         leg->pinged = now;
 }
@@ -156,13 +156,13 @@ uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings)
 {
     if (!send_queue_empty(&leg->out) && settings->stall)
         return leg->progress + settings->stall;
-    /* who is not read is not judged; but that it has gone shows only when something is sent */
+    /* the silence of a peer that is not read proves nothing; a Ping still discovers a lost connection */
     if (!leg->reading)
         return send_queue_empty(&leg->out) ? later(leg->heard, leg->pinged) + settings->keepalive
                                            : UINT64_MAX;
     if (!leg->pinged)
         return leg->heard + settings->keepalive;
-    /* a Ping behind what is held has not even been sent */
+    /* a Ping queued after held bytes has not even been sent */
     return (send_queue_empty(&leg->out) ? leg->pinged : later(leg->pinged, leg->progress)) +
            settings->dead_after;
 }

@@ -20,7 +20,7 @@ struct pings {
 
 /* Remembers a Ping of at most PINGS_PAYLOAD_MAX bytes in place of the one before. */
 void pings_put(struct pings *pings, struct slice payload);
-/* Forgets the open Ping if the Pong answers that one. */
+/* Forgets the open Ping if the Pong has the same payload. */
 void pings_answered(struct pings *pings, struct slice payload);
 /* Moves the payload of the open Ping to `payload`. Returns false if no Ping is open. */
 bool pings_take(struct pings *pings, uint8_t payload[static PINGS_PAYLOAD_MAX], size_t *len);

@@ -3,8 +3,8 @@
 
 #include "spoa/base/bytes/reader.h"
 
-#define MANY  16384 /* bytes of control frames that are worth looking for */
-#define SPARE 16384 /* of memory, that an empty one keeps for the next message */
+#define MANY  16384 /* bytes of control frames that make a search for them worthwhile */
+#define SPARE 16384 /* bytes of memory that an empty queue keeps for the next message */
 
 struct send_queue send_queue_with_limit(size_t limit)
 {
@@ -65,7 +65,7 @@ void send_queue_forget_parts(struct send_queue *queue)
     queue->part_count = 0;
 }
 
-/* What of the first frame was sent already has its place all the same: frames are held whole. */
+/* The sent part of the first frame takes its place, too, because frames are held whole. */
 uint8_t *send_queue_gather(struct send_queue *queue)
 {
     uint8_t head[WS_HEAD_MAX], *at;
@@ -101,7 +101,7 @@ size_t send_queue_runs(const struct send_queue *queue, struct slice runs[2])
     return count + (piped > 0);
 }
 
-/* Bytes of the frame that begins here, its head included; more than there are when its head is not whole. */
+/* Returns the length of the frame at the start of `at`, head included; SIZE_MAX if the head is incomplete. */
 static size_t measure(struct slice at, uint64_t *payload)
 {
     struct reader r = reader_of(at);
@@ -113,7 +113,7 @@ static size_t measure(struct slice at, uint64_t *payload)
         *payload = reader_be(&r, *payload == 126 ? 2 : 8);
     if (second & 0x80)
         reader_take(&r, 4);
-    /* no longer than it may be: an image may say anything, and the sum is not to begin anew */
+    /* an image may contain any length, and the sum must not wrap around */
     return r.failed || *payload > INT64_MAX ? SIZE_MAX : at.len - r.rest.len + (size_t)*payload;
 }
 
@@ -152,8 +152,8 @@ static void forget_controls(struct send_queue *queue, size_t len)
     queue->controls -= len < queue->controls ? len : queue->controls;
 }
 
-/* In place: what is kept moves to the front of what is held. A message whose beginning is not there begins with what is
- * left of it, if its opcode is given. */
+/* Removes control frames in place and returns the number of bytes left. If the first data frame continues a message, the frame
+ * gets that message's opcode `message` and thus begins it; 0 leaves the frame unchanged. */
 static size_t strip_controls(struct send_queue *queue, uint8_t message)
 {
     struct slice rest = buffer_slice(&queue->frames);
@@ -161,7 +161,7 @@ static size_t strip_controls(struct send_queue *queue, uint8_t message)
     size_t kept = 0;
 
     while (rest.len) {
-        struct slice frame = slice_sub(rest, 0, frame_len(rest)); /* the last one may not be whole yet */
+        struct slice frame = slice_sub(rest, 0, frame_len(rest)); /* the last frame may still be incomplete */
         uint8_t start = rest.at[0];
         if (!ws_is_control(start & 0x0f)) {
             if (!kept && !(start & 0x0f))
@@ -178,7 +178,7 @@ static size_t strip_controls(struct send_queue *queue, uint8_t message)
     return kept;
 }
 
-/* Control frames are not kept: those in front go at once, those behind what is kept when they are many. */
+/* Drops sent control frames: those at the front at once, those between kept frames only if they are MANY. */
 static void drop_controls(struct send_queue *queue)
 {
     struct slice rest = buffer_slice(&queue->frames);
@@ -292,7 +292,7 @@ bool send_queue_salvage(struct send_queue *queue)
 /* ---- as an image ---- */
 enum { USUAL_LIMIT = (256 << 10) + 147456 /* the default of relay.buffer, and LEG_SLACK */ };
 
-/* The host's pipe stays in its process. */
+/* Writes the noted frames only to an image that stays in this process, as the host's pipe does. */
 static void image_parts(struct image *image, void *object)
 {
     struct send_queue *queue = object;
@@ -321,11 +321,11 @@ static bool holds(const void *object)
 static const struct image_field fields[] = {
     IMAGE_BUFFER_USUALLY(struct send_queue, frames, USUAL_LIMIT),
     IMAGE_NUMBER(struct send_queue, sent, UINT32_MAX),
-    IMAGE_NUMBER(struct send_queue, unseen, UINT32_MAX), /* for another process, forward_gather comes first */
+    IMAGE_NUMBER(struct send_queue, unseen, UINT32_MAX), /* forward_gather makes this 0 before an image for another process */
     IMAGE_NUMBER(struct send_queue, controls, UINT32_MAX),
     IMAGE_NUMBER(struct send_queue, message, WS_BINARY),
     IMAGE_FLAG(struct send_queue, keeps),
     IMAGE_BY(struct send_queue, part_count, image_parts),
-    IMAGE_DERIVED(struct send_queue, parts), /* by image_parts */
+    IMAGE_DERIVED(struct send_queue, parts), /* written by image_parts */
 };
 IMAGE_TABLE(send_queue_table, struct send_queue, fields, .holds = holds);

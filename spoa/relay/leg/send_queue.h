@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * send_queue: whole frames on their way to one peer, those that the kernel has not taken yet. While there is no
- * peer it is what is held for the next one. Only the first frame can be partly sent; it is kept whole, so
- * that another peer can get it from its beginning. Bounded; no memory while it holds nothing.
+ * send_queue: holds the whole frames for one peer that the kernel has not taken yet. While there is no peer, the queue holds them
+ * for the next one. Only the first frame can be partly sent; the queue keeps it whole, so that another peer can get that frame from
+ * its beginning. The queue is bounded, and needs no memory while empty.
  *
- * Frames may lie in the host's pipe instead (`unseen`, host.h): then it holds no others, and what follows them waits until the
- * host has given them back or sent them.
+ * Frames may lie in the host's pipe instead (`unseen`, host.h): the queue then holds no others, and later frames wait until the
+ * host has returned these or sent them.
  *
- * One that `keeps` holds data frames also after they were sent, until they are released: all of them can be
- * sent again to another peer. The first it holds then begins a message.
+ * A queue that `keeps` holds data frames after sending, too, until the caller releases them: all of them can be sent again to
+ * another peer. The first frame of such a queue begins a message.
  */
 #ifndef CELLGATE_RELAY_LEG_SEND_QUEUE_H
 #define CELLGATE_RELAY_LEG_SEND_QUEUE_H
@@ -21,10 +21,10 @@
 
 struct send_queue {
     struct buffer frames;
-    size_t sent;     /* bytes of the first frame that the kernel has taken; `keeps`: of all of them */
-    size_t unseen;   /* bytes of the frames that lie in the host's pipe; `sent` counts them, too */
-    size_t controls; /* `keeps`: bytes of control frames that are held, between what is kept */
-    uint8_t message; /* opcode of the message that is open in front of the first frame; 0: none */
+    size_t sent;     /* bytes of the first frame that the kernel has taken; with `keeps`, of all frames */
+    size_t unseen;   /* bytes of the frames in the host's pipe, including those `sent` */
+    size_t controls; /* bytes of the control frames held between kept data frames; 0 without `keeps` */
+    uint8_t message; /* opcode of the unfinished message that the first frame continues; 0 if there is none */
     bool keeps;
     uint8_t part_count;
     struct send_queue_part { /* a frame in the pipe */
@@ -36,65 +36,65 @@ struct send_queue {
 struct send_queue send_queue_with_limit(size_t limit);
 void send_queue_free(struct send_queue *queue);
 
-/* Nothing is to be sent. */
+/* Returns true if there are no bytes to send. */
 static inline bool send_queue_empty(const struct send_queue *queue)
 {
     return buffer_len(&queue->frames) + queue->unseen == queue->sent;
 }
 
-/* Bytes held, for limits and metrics. */
+/* Returns the number of bytes held, for limits and metrics. */
 static inline size_t send_queue_len(const struct send_queue *queue)
 {
     return buffer_len(&queue->frames) + queue->unseen;
 }
 
-/* Bytes of it that are still in the pipe. */
+/* Returns the number of bytes still in the pipe. */
 static inline size_t send_queue_piped(const struct send_queue *queue)
 {
     return queue->unseen ? queue->unseen - queue->sent : 0;
 }
 
-/* Bytes of payload in data frames held, what was sent of the first one included. */
+/* Returns the payload bytes of all held data frames, including the sent part of the first one. */
 uint64_t send_queue_payload(const struct send_queue *queue);
 
-/* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
- * memory. */
+/* Appends bytes of whole frames; the next call may complete the last one. Returns false if the limit is exceeded or memory is
+ * short. */
 bool send_queue_put(struct send_queue *queue, struct slice frames) __attribute__((warn_unused_result));
-/* Into an empty one: a frame's head is written, and is in the pipe with its payload, behind those that were noted before. All of
- * them are held once they are put. Returns the head's length. */
+/* Notes a frame in the pipe, after those noted before, and writes its head, which the caller puts into the pipe in front of the
+ * payload. The queue must be empty, and holds noted frames only after `send_queue_put_unseen`. Returns the head's length. */
 size_t send_queue_note_part(struct send_queue *queue, const struct ws_frame *frame,
                             uint8_t head[WS_HEAD_MAX]);
-/* Bytes of all that was noted. */
+/* Returns the number of bytes of all noted frames. */
 size_t send_queue_noted(const struct send_queue *queue);
 void send_queue_put_unseen(struct send_queue *queue);
-/* It was sent otherwise. */
+/* Forgets the noted frames, because the caller sent them in another way. */
 void send_queue_forget_parts(struct send_queue *queue);
-/* Memory for all that is still in the pipe, which the caller fills: from then on nothing of it is unseen. NULL: over the limit
- * or out of memory. */
+/* Returns memory for all bytes still in the pipe, to be filled by the caller; the frames count as held in memory at once. Returns
+ * NULL if the limit is exceeded or memory is short. */
 uint8_t *send_queue_gather(struct send_queue *queue) __attribute__((warn_unused_result));
-/* So many bytes of what was put are control frames, which nobody keeps. */
+/* Declares `len` of the appended bytes to be control frames, which are not kept after sending. */
 void send_queue_put_controls(struct send_queue *queue, size_t len);
-/* What is to be sent next, of what is in memory. */
+/* Returns the unsent bytes in memory. */
 struct slice send_queue_unsent(const struct send_queue *queue);
-/* The same, and behind it what is in the pipe, as a run that is nowhere. Returns how many runs. */
+/* Writes the unsent bytes in memory, then those in the pipe as a run without address. Returns the number of runs. */
 size_t send_queue_runs(const struct send_queue *queue, struct slice runs[2]);
-/* The kernel took so many bytes of it. */
+/* Records that the kernel took `len` more bytes. */
 void send_queue_sent(struct send_queue *queue, size_t len);
-/* A frame was partly sent: only its rest can follow. */
+/* Returns true if a frame was partly sent: only the rest of that frame can follow. */
 bool send_queue_cut(const struct send_queue *queue);
-/* Lets go of the first messages that are kept, *payload bytes in all; false, and nothing happens, when there
- * are not so many, or, unless unsent, when they were not all sent. */
+/* Releases the first `messages` kept messages and sets *payload to their payload bytes. Returns false and changes nothing if the
+ * queue holds fewer messages, or if some are unsent and `unsent` is false. */
 bool send_queue_release(struct send_queue *queue, uint64_t messages, bool unsent, uint64_t *payload)
     __attribute__((warn_unused_result));
-/* Gives back the memory that send_queue_release leaves to an empty one. */
+/* Frees the memory that send_queue_release leaves to an empty queue. */
 void send_queue_trim(struct send_queue *queue);
 
-/* The peer is lost and there will be another one: a frame that was partly sent is to be sent again whole,
- * control frames go, and a message whose beginning went to the lost peer begins anew with what is left of it.
- * False: nothing is left of a message. */
+/* Prepares the queue for another peer after the first one was lost: a partly sent frame will be sent again whole, control frames
+ * are dropped, and a message whose beginning went to the lost peer begins with its remaining frames. Returns false if no frame
+ * is left. */
 bool send_queue_salvage(struct send_queue *queue);
 
-/* Nothing of it is in the pipe. */
+/* Describes a queue that has no frame in the pipe. */
 extern const struct image_table send_queue_table;
 
 #endif
