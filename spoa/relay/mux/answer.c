@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#define COPY_MAX ((size_t)256 << 10) /* bytes that one event copies */
+#define COPY_MAX ((size_t)256 << 10) /* bytes; a longer message is moved to an empty buffer, not copied */
 
 #define ID_MEMBER   ",\"id\":"
 #define BODY_MEMBER ",\"body\":"
@@ -41,7 +41,7 @@ bool mux_put_error(struct buffer *out, struct slice id, const char *code, const 
     return good;
 }
 
-/* Into `out` at once, behind the frame's head, which says how long it is: all of it, or nothing. */
+/* Appends the whole event to `out` as one frame, or nothing if there is no room. */
 static void put_event(void *context, struct slice name, struct slice data)
 {
     static const char type[] = "{\"type\":\"stream\"" ID_MEMBER,
@@ -60,7 +60,7 @@ static void put_event(void *context, struct slice name, struct slice data)
                 buffer_put(out, SLICE_LITERAL("}")));
 }
 
-/* All of the message but its body; only then is the head of the answer not needed any more. */
+/* Writes the message up to its body. The head of the answer is not needed afterwards. */
 static bool begin_response(struct mux_answer *a, const struct http_head *head)
 {
     static const uint8_t room[WS_HEAD_MAX];
@@ -72,7 +72,7 @@ static bool begin_response(struct mux_answer *a, const struct http_head *head)
     return good && json_write(text, BODY_MEMBER);
 }
 
-/* A body that is no JSON is left out, as sandbox-sdk's own server does. */
+/* Appends a piece of the body. A body that is no JSON is omitted, as the server of sandbox-sdk does. */
 static bool put_body(struct mux_answer *a, struct slice piece)
 {
     struct slice rest = piece;
@@ -135,11 +135,11 @@ static enum mux_step no_room(bool *fits)
     return MUX_BROKEN;
 }
 
-/* All of the answer is there. */
+/* Completes the answer after its last byte. */
 static enum mux_step conclude(struct mux_answer *a, bool *fits)
 {
     struct fail why;
-    /* the last event counts without the empty line behind it, too */
+    /* the last event counts, too, if the empty line after the event is missing */
     if (a->streams && !event_stream_feed(&a->events, SLICE_LITERAL("\n\n"), &why))
         return broken(a, "STREAM_ERROR", "An event is too large.", 500, fits);
     enum mux_step step = a->full ? MUX_BROKEN : end_response(a);

@@ -50,7 +50,7 @@ bool mux_frame_put_credit(struct buffer *out, uint32_t number, uint32_t bytes)
     return mux_frame_put(out, MUX_FRAME_CREDIT, number, writer_slice(&w));
 }
 
-/* `good`: whether all of the payload found room. */
+/* Appends the frame if `good`, and frees the payload. `good` is false if the payload did not fit. */
 static bool finish(struct buffer *out, enum mux_frame_type type, uint32_t number, struct buffer *payload,
                    bool good)
 {

@@ -61,7 +61,7 @@ static bool are_headers(const json_node *headers)
     return true;
 }
 
-/* What is null is not there. */
+/* Returns the member, or NULL if the member is missing or null. */
 static const json_node *member_if(const json_node *root, const char *key)
 {
     const json_node *node = json_member(root, key);
@@ -94,7 +94,7 @@ static bool read_members(struct mux_message *m)
     return slice_is(type, "request") && read_request(m, root);
 }
 
-/* What is wrong with the body that a REQUEST announces, or NULL. */
+/* Reads the announcement of a body. Returns an error sentence, or NULL if the announcement is valid. */
 static const char *read_body_v1(struct mux_message *m, const json_node *root)
 {
     const json_node *length = member_if(root, "length"), *window = member_if(root, "window"),
@@ -153,7 +153,7 @@ size_t mux_text_held(const struct mux_text *t)
     return t->words.size;
 }
 
-/* False, as it is of mux_text_feed. */
+/* Marks the message as invalid and returns false, for mux_text_feed. */
 static bool refuse(struct mux_text *t, enum mux_kind kind)
 {
     t->wrong = true;
@@ -162,7 +162,7 @@ static bool refuse(struct mux_text *t, enum mux_kind kind)
     return false;
 }
 
-/* The key's place among those that are known, or behind the last. */
+/* Returns the index of the key in t->known, or the index of the NULL after the last. */
 static unsigned find_known(const struct mux_text *t, struct slice all)
 {
     struct slice key = slice_sub(all, t->feed.key, t->feed.key_len);
@@ -172,7 +172,7 @@ static unsigned find_known(const struct mux_text *t, struct slice all)
     return i;
 }
 
-/* In cellgate.mux.v1 it says only whether one follows. */
+/* Returns true if the known member is a body. In cellgate.mux.v1, `body` is only a flag. */
 static bool is_body(const struct mux_text *t, unsigned which)
 {
     return t->known == known_sdk && t->known[which] && strcmp(t->known[which], "body") == 0;
@@ -184,7 +184,7 @@ static bool take_key(struct mux_text *t, struct slice all)
     if (!t->known[which])
         return true;
     if (t->seen & 1u << which)
-        return refuse(t, MUX_NO_JSON); /* a key that comes twice */
+        return refuse(t, MUX_NO_JSON); /* the key occurs twice */
     t->seen |= 1u << which;
     t->in_body = is_body(t, which);
     return true;
@@ -207,7 +207,7 @@ static bool take_value(struct mux_text *t, struct slice all)
     return refuse(t, MUX_NO_MESSAGE);
 }
 
-/* Bytes that are not the body's. */
+/* Returns the number of parsed bytes outside the body. */
 static size_t count_words(const struct mux_text *t)
 {
     return t->in_body ? t->feed.key + t->feed.key_len : t->feed.at - t->body_len;
@@ -230,7 +230,7 @@ bool mux_text_feed(struct mux_text *t, struct slice all)
     return good && (count_words(t) <= MUX_WORDS_MOST || refuse(t, MUX_NO_MESSAGE));
 }
 
-/* The tree of the members that are known. NULL: they are too large for one, or memory is short: *why. */
+/* Parses the known members. Returns NULL and sets *why if they are too large or memory is short. */
 static struct json *build(struct mux_text *t, struct fail *why)
 {
     const struct json_limits limits = {MUX_KNOWN_MOST, 3};
@@ -298,7 +298,7 @@ static bool among(struct slice name, const char *const *names)
     return false;
 }
 
-/* What is about a connection, or what HAProxy itself says of a request: of neither side. */
+/* Returns true for fields that describe a connection, or that HAProxy sets itself; neither side may send them. */
 static bool is_left_out(struct slice name)
 {
     static const char *const names[] = {"accept-encoding",
@@ -322,7 +322,7 @@ static bool is_left_out(struct slice name)
            http_name_starts(name, "x-cell-") || http_name_starts(name, "sec-websocket-");
 }
 
-/* What is about the upgrade, and what each message says for itself. */
+/* Returns true for fields that belong to the upgrade alone, or that each message sets itself. */
 static bool is_the_upgrades(struct slice name)
 {
     static const char *const names[] = {"accept", "cache-control", "cell-resume", "content-type",
@@ -347,7 +347,7 @@ static bool client_has(const struct mux_client *client, struct slice wanted)
     return false;
 }
 
-/* A token that came otherwise than in a header of its own; absent: none. */
+/* Returns the token in the subprotocols or the query; absent if there is none. */
 static struct slice bearer_of(const struct mux_client *client)
 {
     struct slice rest = client->protocols, part;
@@ -361,7 +361,7 @@ static struct slice bearer_of(const struct mux_client *client)
     return slice_text(NULL);
 }
 
-/* Whether the message may say this: not in place of what the socket was opened with, which may be its credential. */
+/* Returns true if the message may add this field. A field of the upgrade, maybe a credential, must not be replaced. */
 static bool may_add(const struct mux_client *client, struct slice name, bool has_bearer)
 {
     bool authorization = http_same_name(name, SLICE_LITERAL("authorization"));
@@ -379,7 +379,7 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
                                 (client->below.len && client->below.at[client->below.len - 1] == '/')));
     writer_put(w, m->path);
     bool foreign = bearer.len && client_has(client, SLICE_LITERAL("authorization"));
-    if (foreign) { /* the header is the application's: the token goes where it may stand beside it, and the agent takes it away */
+    if (foreign) { /* the header belongs to the application: the token goes into the query, and the agent removes it there */
         writer_text(w, slice_find(m->path, '?') < m->path.len ? "&" BEARER_PARAMETER : "?" BEARER_PARAMETER);
         writer_put(w, bearer);
     }
@@ -416,7 +416,7 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
 
 /* ---- who asks ---- */
 
-/* Other on each connection. Cf-Access-* says who asks. */
+/* Returns true for fields that differ on each connection. Cf-Access-* is no such field: it identifies the client. */
 static bool is_of_the_way(struct slice name)
 {
     static const char *const names[] = {"cdn-loop", "traceparent",     "tracestate", "true-client-ip",
@@ -457,7 +457,7 @@ bool mux_client_is(const struct mux_client *one, const struct mux_client *other)
 
 /* ---- trailers ---- */
 
-/* What says who asks, or how a message is to be read, comes before the body or not at all (RFC 9110 section 6.5.1). */
+/* Returns false for fields that authenticate the client or frame the message; RFC 9110 section 6.5.1 forbids them in trailers. */
 static bool is_trailer(const json_node *node)
 {
     static const char *const names[] = {"authorization",

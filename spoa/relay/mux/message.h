@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mux_message: what a client says in a WebSocket that carries many requests, in the form of sandbox-sdk: JSON, one message
- * each (docs/mux.md). Pure.
+ * mux_message: reads the messages of a client in a WebSocket that carries many requests, in the form of sandbox-sdk: each is
+ * JSON (docs/mux.md). The functions are pure.
  *
  *     {"type":"request","id":"ws_1","method":"POST","path":"/api/execute","headers":{"X-A":"b"},"body":{...}}
  *     {"type":"cancel","id":"ws_1"}
  *
- * Those of cellgate.mux.v1 (frame.h) say the same of a request: {"method":"POST","path":"/x","headers":{...},"body":true}
+ * A request of cellgate.mux.v1 (frame.h) has similar JSON: {"method":"POST","path":"/x","headers":{...},"body":true}
  */
 #ifndef CELLGATE_RELAY_MUX_MESSAGE_H
 #define CELLGATE_RELAY_MUX_MESSAGE_H
@@ -17,83 +17,85 @@
 #include "spoa/base/json/json_feed.h"
 
 enum {
-    MUX_ID_MOST = 128,      /* bytes of a request's id */
-    MUX_DEPTH = 64,         /* of JSON, bodies included */
-    MUX_WORDS_MOST = 65536, /* bytes of all but the body */
-    MUX_KNOWN_MOST = 32768  /* of the members that are known: an HTTP head has half of that */
+    MUX_ID_MOST = 128,      /* longest id of a request, in bytes */
+    MUX_DEPTH = 64,         /* deepest nesting of JSON, bodies included */
+    MUX_WORDS_MOST = 65536, /* largest message without its body, in bytes */
+    MUX_KNOWN_MOST = 32768  /* largest sum of the known members, in bytes; an HTTP head gets half of this */
 };
 
 enum mux_kind {
     MUX_REQUEST,
     MUX_CANCEL,
-    MUX_NO_JSON, /* these are answered with an error that has no id */
+    MUX_NO_JSON, /* this and the following kinds are answered with an error without id */
     MUX_NO_MESSAGE,
     MUX_NO_MEMORY
 };
 
 struct mux_message {
     enum mux_kind kind;
-    struct json *doc; /* of MUX_REQUEST and MUX_CANCEL: all but the body */
+    struct json *doc; /* the message without its body; NULL unless MUX_REQUEST or MUX_CANCEL */
     struct slice id, method, path;
-    struct slice body;        /* JSON as it came, in the message's own text; absent: none */
-    const json_node *headers; /* an object of texts, or NULL */
+    struct slice body;        /* unparsed JSON inside the message's text; absent if there is none */
+    const json_node *headers; /* an object of strings; NULL if there are none */
 
-    /* of cellgate.mux.v1 */
+    /* members of cellgate.mux.v1 only */
     bool v1;
-    bool follows;   /* a body */
-    int64_t length; /* of that; negative: not known */
-    /* bytes of the answer's body that the client takes without more credit; negative: not said */
+    bool follows;   /* a body follows */
+    int64_t length; /* length of the body in bytes; negative if unknown */
+    /* initial credit for the answer's body in bytes; negative if the client names none */
     int64_t window;
-    const char *wrong; /* of MUX_NO_MESSAGE: which member, as a sentence for the client */
+    const char *wrong; /* a sentence for the client about the wrong member; NULL unless MUX_NO_MESSAGE */
 };
 
-/* A message of sandbox-sdk's form while it arrives. Each byte is looked at once, when it is there, and of the body nothing is
- * remembered but where it stands: a body may be as long as max_message, all else is MUX_WORDS_MOST bytes at most. */
+/* A partly received message in the form of sandbox-sdk. Each byte is parsed once, when it arrives, and only the position of the body
+ * is remembered: a body may be as long as max_message, the rest of the message MUX_WORDS_MOST bytes. */
 struct mux_text {
     struct json_feed feed;
-    struct buffer words;      /* the members that are known, but for the body, as one object */
-    size_t body, body_len;    /* where it stands */
-    const char *const *known; /* keys, NULL behind the last */
-    unsigned seen;            /* a bit for each member that is known */
-    bool in_body, wrong;      /* wrong: it is no JSON, or too large: the rest is not looked at */
-    enum mux_kind kind;       /* what it is then */
+    struct buffer words;      /* the known members except the body, as one object */
+    size_t body, body_len;    /* offset and length of the body in the message */
+    const char *const *known; /* keys, with NULL after the last */
+    unsigned seen;            /* a bit for each known member that was read */
+    bool in_body, wrong;      /* wrong: the message is no JSON, or too large, and the rest is not parsed */
+    enum mux_kind kind;       /* kind of the message if it is `wrong` */
 };
 
-struct mux_text mux_text_begin(void); /* of sandbox-sdk's form */
-/* all: what has come of the message, of which nothing was dropped. Returns false once the message cannot become a good one:
- * the caller need not keep what has come, nor what comes, and calls mux_text_end with an empty slice. */
+struct mux_text mux_text_begin(void); /* a message in the form of sandbox-sdk */
+/* Parses the new bytes of a message; `all` is the message from its beginning. Returns false once the message cannot be valid: the
+ * caller may then drop all its bytes, and calls mux_text_end with an empty slice. */
 bool mux_text_feed(struct mux_text *t, struct slice all);
-size_t mux_text_held(const struct mux_text *t); /* bytes of memory */
-/* The message has ended: all of it, which was fed. What it has is as it should be: a method that is allowed, a path of
- * printable ASCII, headers that are ones. *t is freed. */
+size_t mux_text_held(const struct mux_text *t); /* in bytes of memory */
+/* Returns the complete message `all`, every byte of which was fed, and frees *t. The members of a MUX_REQUEST are valid: an allowed
+ * method, a path of printable ASCII, well-formed headers. */
 struct mux_message mux_text_end(struct mux_text *t, struct slice all);
 void mux_text_free(struct mux_text *t);
 
-/* The same for a message that is there whole. */
+/* Reads a whole message in the form of sandbox-sdk. */
 struct mux_message mux_message_read(struct slice text);
-/* The same for the payload of a REQUEST of cellgate.mux.v1, which has no type and no id: method, path, headers; `body`: whether
- * one follows, `length` of it, `window`. */
+/* Reads the payload of a REQUEST of cellgate.mux.v1, which has no type and no id. The members are method, path, headers, `body` (true
+ * if a body follows), its `length`, and `window`. */
 struct mux_message mux_message_read_v1(struct slice text);
 void mux_message_free(struct mux_message *message);
 
-/* Of the payload of an END: {"trailers":{...}}, as lines, those left out that no trailer is. False: it is none. */
+/* Writes the trailers in the payload of an END as header lines, without fields that no trailer may be. Returns false if the
+ * payload is malformed or `lines` is full. */
 bool mux_trailers_read(struct slice text, struct writer *lines);
 
-/* Of the upgrade: what each request in the socket has in common. */
+/* The parts of the upgrade that all requests in the socket share. */
 struct mux_client {
     struct slice host;
-    struct slice target;    /* path and query; a token in the query counts as one of the request */
-    struct slice below;     /* put in front of each path, without its last slash; may be absent */
-    struct slice protocols; /* offered; one of them may hold a token */
+    struct slice target;    /* path and query; a token in the query counts as the token of each request */
+    struct slice below;     /* prefix of each path, used without its last slash; may be absent */
+    struct slice protocols; /* the offered subprotocols; one may contain a token */
     struct slice fields;    /* {u16be length, name, u16be length, value}* */
 };
 
-/* The head of the request, for HAProxy's own listener: what the client brought with the upgrade, and what the message adds
- * to that. It takes nothing of it away: who has opened the socket asks. w->full where it does not fit. */
+/* Writes the head of the request, for HAProxy's own listener: the fields of the upgrade, and those that the message adds. The
+ * message cannot replace a field of the upgrade, because the client that opened the socket is the one that asks. Sets w->full if
+ * the head does not fit. */
 void mux_message_head(const struct mux_message *message, const struct mux_client *client, struct writer *w);
 
-/* Whether two upgrades ask for the same with the same credentials: all that goes with each request, but for what only says
- * which way it came. Who has another one is not who opened the socket. */
+/* Returns true if two upgrades ask for the same target with the same credentials. Every field that is forwarded with each request is
+ * compared, except those that only describe the network path. A client with other fields is not the one that opened the socket. */
 bool mux_client_is(const struct mux_client *one, const struct mux_client *other);
 
 #endif

@@ -4,7 +4,7 @@
 #include "spoa/base/bytes/reader.h"
 #include "spoa/base/bytes/writer.h"
 
-#define LENGTH 4 /* bytes in front of a message that waits */
+#define LENGTH 4 /* bytes of the length in front of a waiting message */
 
 struct mux_numbers mux_numbers_of(void)
 {
@@ -26,7 +26,7 @@ size_t mux_numbers_held(const struct mux_numbers *r)
 
 /* ---- frames ---- */
 
-/* Of an unmasked frame that is whole: its length, and its item's cost. */
+/* Returns the length of a whole unmasked frame, and sets *cost to the cost of its item. */
 static size_t frame_len(struct slice frames, uint64_t *cost)
 {
     struct reader r = reader_of(frames);
@@ -73,7 +73,7 @@ enum mux_numbers_answer mux_numbers_request(struct mux_numbers *r, const struct 
     if (request->recv > r->sent || (request->buffer && request->buffer < MUX_NUMBERS_WINDOW_LEAST))
         return MUX_NUMBERS_IMPOSSIBLE;
     mux_numbers_left(r);
-    r->pending = r->untold = 0; /* the greeting acknowledges it */
+    r->pending = r->untold = 0; /* the greeting acknowledges all taken items */
     r->told = r->taken;
     r->given = r->acknowledged;
     r->given_bytes = 0;

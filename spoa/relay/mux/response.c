@@ -4,7 +4,7 @@
 #include "spoa/base/json/json_write.h"
 #include "spoa/proto/handover.h"
 
-/* Of trailers: the bytes that make fields a head, for the one reader of fields. */
+/* A status line in front of trailers makes them a head, which the reader of heads can parse. */
 #define TRAILERS_BEGIN "HTTP/1.1 200 OK\r\n"
 
 struct mux_response mux_response_of(bool to_head)
@@ -63,7 +63,7 @@ bool mux_response_trailers(const struct mux_response *r, struct http_head *head)
 
 enum {
     INTERIM_MOST = 64
-}; /* answers in front of the one: what stands behind each in the buffer is read anew */
+}; /* largest number of interim answers; each costs a second reading of the bytes after its head */
 
 static enum mux_part begin_body(struct mux_response *r, const struct http_head *head)
 {
@@ -71,7 +71,7 @@ static enum mux_part begin_body(struct mux_response *r, const struct http_head *
     r->framing = http_framing(head, r->to_head);
     r->left = r->framing == HTTP_LENGTH ? head->length : 0;
     r->chunked.trailers = &r->trailers;
-    /* what is behind the head in the buffer is the body's, which is read from the caller's bytes */
+    /* bytes after the head belong to the body, which is read from the caller's slice */
     struct buffer kept = buffer_with_limit(MUX_HEAD_MOST);
     bool good = buffer_put(&kept, slice_sub(buffer_slice(&r->head), 0, head->len));
     buffer_free(&r->head);
@@ -79,7 +79,7 @@ static enum mux_part begin_body(struct mux_response *r, const struct http_head *
     return good ? MUX_PART_HEAD : MUX_PART_NO_MEMORY;
 }
 
-/* The first is HAProxy's; a worker may send others. */
+/* Skips an interim answer. HAProxy sends the first one; a worker may send others. */
 static bool pass_over(struct mux_response *r, const struct http_head *head)
 {
     struct slice handover = r->interim ? slice_of("", 0) : http_get(head, HANDOVER_HEADER);
@@ -108,7 +108,7 @@ static enum mux_part read_head(struct mux_response *r, struct slice *in)
         *in = slice_from(*in, head.len - before);
         if (head.status >= 200)
             return begin_body(r, &head);
-        if (!pass_over(r, &head)) /* 100 and 103 come before the answer */
+        if (!pass_over(r, &head)) /* 100 and 103 precede the answer */
             return MUX_PART_NO_MEMORY;
     }
     return MUX_PART_MORE;
@@ -129,7 +129,7 @@ static enum mux_part read_chunks(struct mux_response *r, struct slice *in, size_
     const struct http_chunked before = r->chunked;
     const struct slice was = *in;
     enum http_result result = http_chunked_read(&r->chunked, in, piece);
-    if (piece->len > most) { /* again, with so much less of what is there */
+    if (piece->len > most) { /* reads again, from a shorter input */
         struct slice less = slice_sub(was, 0, (size_t)(piece->at - was.at) + most);
         struct slice rest = less;
         r->chunked = before;
@@ -170,7 +170,7 @@ enum mux_part mux_response_cut(const struct mux_response *r)
 
 /* ---- as JSON ---- */
 
-/* What concerns a connection, or what the messages say otherwise. */
+/* Returns false for fields that concern a connection, or, without `all`, that the message expresses in another way. */
 static bool is_told(struct slice name, bool all)
 {
     static const char *const names[] = {"connection",        "keep-alive", "te", "trailer",
