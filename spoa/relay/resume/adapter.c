@@ -2,7 +2,7 @@
 #include "spoa/relay/resume/adapter.h"
 
 const struct adapter adapter_none = {.name = "none"};
-/* The client numbers its messages itself: it has to know of every loss. */
+/* The client itself numbers its messages, so it must learn of every loss. */
 const struct adapter adapter_through = {.name = "cell", .one_leg = true};
 
 const struct adapter *adapter_find(enum handover_resume resume, bool client_resumes)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cell: Cell-Resume, version 1 (docs/resume-protocol.md), the caller's side. Messages are numbered by their
- * position. What the client sent is kept in the worker's queue until it is acknowledged, and sent again to
- * the next worker; of what the session sends again, the items that were received are dropped, and one that
- * was cut on its way to the client goes on at the byte where it stopped.
+ * cell: the caller's side of Cell-Resume, version 1 (docs/resume-protocol.md). The number of a message is its position. The
+ * worker's queue keeps the client's messages until the worker acknowledges them, and the relay sends the kept ones again to the
+ * next worker. If the session repeats items, the adapter drops those received before, and continues a cut item to the client at
+ * the byte where it was cut.
  */
 #include "spoa/proto/cell_resume.h"
 #include "spoa/relay/resume/adapter.h"
@@ -12,32 +12,32 @@
 
 struct cell {
     char id[CELL_RESUME_ID_LEN];
-    uint64_t attempt;     /* the last one dialled */
-    uint64_t leg_attempt; /* of the worker that serves */
-    bool known;           /* a 101 was read: the session has this tunnel */
+    uint64_t attempt;     /* number of the last dialled attempt */
+    uint64_t leg_attempt; /* number of the serving worker's attempt */
+    bool known;           /* a worker answered 101, so the session has this tunnel */
     size_t buffer;
     size_t window;
 
     /* ---- from the session ---- */
-    uint64_t received;     /* whole items */
-    uint64_t requested;    /* as the last request says */
-    uint64_t told;         /* acknowledged of them */
-    uint64_t told_bytes;   /* cost of those not acknowledged */
-    uint64_t since;        /* when the oldest of these came; 0: not noted yet */
-    uint64_t repeated;     /* items that this worker will send again */
-    uint64_t passed;       /* bytes of the item that is coming in that the client was sent */
-    uint64_t at;           /* bytes of it that this worker has sent */
-    enum ws_opcode opcode; /* of it, if some of it was passed on */
-    bool open;             /* the client has some of it */
-    bool end_marked;       /* the Close that follows is the session's end */
+    uint64_t received;     /* the number of whole items received */
+    uint64_t requested;    /* value of `received` in the last request */
+    uint64_t told;         /* the number of received items that were acknowledged */
+    uint64_t told_bytes;   /* cost of the received items not acknowledged */
+    uint64_t since;        /* time when the oldest of these items arrived; 0 if not noted yet */
+    uint64_t repeated;     /* the number of received items that this worker will send again */
+    uint64_t passed;       /* bytes of the incoming item that were forwarded to the client */
+    uint64_t at;           /* bytes of the incoming item that this worker has sent */
+    enum ws_opcode opcode; /* opcode of the incoming item, valid if `open` */
+    bool open;             /* the client has received a part of the incoming item */
+    bool end_marked;       /* the next Close ends the session */
 
     /* ---- from the client ---- */
-    uint64_t sent;         /* whole messages, on any leg */
-    uint64_t acknowledged; /* by the session */
-    uint64_t cost;         /* of those between */
-    bool left;             /* the end was marked: the item behind the last message */
+    uint64_t sent;         /* the number of whole messages sent, on all legs */
+    uint64_t acknowledged; /* the number of messages acknowledged by the session */
+    uint64_t cost;         /* cost of the messages sent and not acknowledged */
+    bool left;             /* the client's end was marked, as the item after the last message */
 
-    /* ---- as the last 101 says ---- */
+    /* ---- terms of the last 101 ---- */
     uint64_t answer_recv, answer_next;
 };
 
@@ -111,11 +111,11 @@ static void joined(void *state, struct send_queue *kept, struct adapter_edit *ed
     c->repeated = c->received + 1 - c->answer_next;
     c->at = 0;
     c->end_marked = false;
-    /* the request has acknowledged what it says; the rest is overdue */
+    /* the request acknowledged `requested` items; the acknowledgement of later ones is overdue */
     c->told = c->requested;
     c->told_bytes = 0;
     c->since = c->received > c->told ? 1 : 0;
-    /* `answered` has seen to it that so many are there */
+    /* `answered` has checked that the queue keeps enough messages */
     if (!acknowledge(c, kept, c->answer_recv, true))
         c->cost = 0;
 }
@@ -213,7 +213,7 @@ static size_t put_pong(uint8_t payload[WS_CONTROL_MAX], enum cell_resume_say say
     return w.len;
 }
 
-/* Without a time nothing is due before the tunnel asks again: it asks after everything it has read. */
+/* While `since` is 0, nothing is due: the tunnel calls due_pong after each read, which sets `since`. */
 static uint64_t due(const void *state)
 {
     const struct cell *c = state;
@@ -250,7 +250,7 @@ static enum adapter_verdict pong(void *state, struct slice payload, struct send_
             return ADAPTER_WRONG;
         c->end_marked = true;
     } else if (say == CELL_RESUME_RECV && value > c->acknowledged) {
-        /* nothing is kept of the client's end, it is the Close */
+        /* the queue keeps no message for the client's end, which is the Close */
         if (c->left && value == c->sent + 1)
             value = c->sent;
         return value <= c->sent && acknowledge(c, kept, value, false) ? ADAPTER_DROP : ADAPTER_WRONG;
@@ -293,7 +293,7 @@ static bool holds(const void *state)
     const struct cell *c = state;
 
     for (size_t i = 0; i < sizeof c->id; i++)
-        if (!c->id[i] || !strchr(digits, c->id[i])) /* it stands in a head */
+        if (!c->id[i] || !strchr(digits, c->id[i])) /* the id is written into an HTTP head */
             return false;
     return c->window <= c->buffer && c->acknowledged <= c->sent;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * since: OpenSandbox's PTY. Output has absolute offsets: a binary message is `01` and output, or `03`, an
- * offset of eight bytes and a replay from there on; `02` is the standard error of pipes. A worker is asked
- * with since=<delivered> and replays what follows, or what it still has. The next worker may hold the place
- * of the leg that was lost for a while, hence takeover=1; a viewer (mode=viewer), which only looks on, has no
- * such place and takes it from nobody.
+ * since: the PTY of OpenSandbox. Output has absolute offsets: a binary message is `01` and output, or `03`, an offset of eight
+ * bytes and a replay from that offset; `02` is the standard error of pipes. The relay asks a worker with since=<delivered>, and the
+ * worker replays all later output, or as much as it still has. The next worker may keep the slot of the lost leg for a
+ * while, hence takeover=1. A viewer (mode=viewer) only reads: a viewer has no slot, and takes over none.
  *
- * A message of output that was cut is ended where it was cut, and the replay goes on there.
+ * The relay ends a cut message of output at the cut, and the replay continues there.
  */
 #include "spoa/relay/resume/adapter.h"
 
@@ -18,37 +17,37 @@
 #define TAG_OUTPUT  1
 #define TAG_ERRORS  2
 #define TAG_REPLAY  3
-#define HEAD_LEN    9    /* of a replay: tag and offset */
-#define MESSAGE_MAX 4096 /* bytes of a `connected` */
+#define HEAD_LEN    9    /* bytes of a replay's head: tag and offset */
+#define MESSAGE_MAX 4096 /* largest `connected`, in bytes */
 #define BODY_MAX    4096
-#define OFFSET_MAX  ((UINT64_C(1) << 53) - 1) /* the largest that readers of JSON tell from its neighbours */
+#define OFFSET_MAX  ((UINT64_C(1) << 53) - 1) /* largest integer that every JSON parser reads exactly */
 
 struct since {
-    uint64_t delivered; /* offset behind the last byte that the client was sent */
-    uint64_t requested; /* from where on the next worker was asked to go */
-    uint64_t position;  /* offset of the next byte that the worker says; below delivered: what came twice */
-    uint64_t asked;     /* delivered, when a worker was asked about the session */
-    bool pipes;         /* two streams, but one offset: it cannot be exact */
-    bool viewer;        /* looks on beside the client that types */
-    bool resumed;       /* this is not the first worker */
-    bool unresolved;    /* the outcome of the resume is not known yet */
-    bool connected;     /* the client has its `connected` */
-    bool swallow;       /* the one of this worker is not passed on */
-    bool torn;          /* a message that is not output was cut: its rest will not come again */
-    bool restarted;     /* the session's offsets have begun anew */
-    /* ---- of the message that is coming in ---- */
-    uint8_t tag; /* 0: none yet, or text */
+    uint64_t delivered; /* offset after the last byte sent to the client */
+    uint64_t requested; /* offset in the last request, from which the next worker continues */
+    uint64_t position;  /* offset of the worker's next byte; bytes below `delivered` are repeats */
+    uint64_t asked;     /* value of `delivered` when the relay last asked a worker about the session */
+    bool pipes;         /* two streams share one offset, so a resume cannot be exact */
+    bool viewer;        /* the client only reads, beside the one that types */
+    bool resumed;       /* the tunnel has had an earlier worker */
+    bool unresolved;    /* the outcome of the resume is still unknown */
+    bool connected;     /* the client has received a `connected` */
+    bool swallow;       /* the `connected` of this worker is not forwarded */
+    bool torn;          /* a message other than output was cut, and its rest will never arrive */
+    bool restarted;     /* the offsets of the session restarted at 0 */
+    /* ---- the incoming message ---- */
+    uint8_t tag; /* first byte of a binary message; 0 if not read yet, or the message is text */
     bool text;
-    bool inside; /* it has no end yet */
-    bool begun;  /* some of it was passed on */
-    bool absurd; /* a replay with an offset that cannot be */
+    bool inside; /* the message is unfinished */
+    bool begun;  /* a part of the message was forwarded */
+    bool absurd; /* the message is a replay with an impossible offset */
     uint8_t head[HEAD_LEN];
     size_t head_len;
 };
 
 /* ---- the request ---- */
 
-/* The value of a query parameter as a number; 0 if it is none. */
+/* Returns the value of a query parameter as a number, or 0 if the parameter is missing or no number. */
 static uint64_t parameter(struct slice query, const char *name)
 {
     struct slice part, key;
@@ -158,9 +157,9 @@ static void joined(void *state, struct send_queue *kept, struct adapter_edit *ed
     s->begun = false;
 }
 
-/* The replay's offset is known: what it lacks, or repeats. One that cannot be says nothing: what follows counts as
- * what comes next, the client gets its offset, and nobody knows what is missing. A replay may be several messages: those that
- * go on within what came twice change nothing. */
+/* Uses the offset of a replay to find the bytes that it repeats or lacks. After an impossible offset, the replay counts as the next
+ * output: the client gets the offset that follows, and the size of the gap is unknown. A replay may be several messages: a message
+ * that begins within the repeated bytes changes nothing. */
 static void place_replay(struct since *s, struct adapter_edit *edit)
 {
     struct reader r = reader_of(slice_of(s->head + 1, HEAD_LEN - 1));
@@ -181,7 +180,7 @@ static void place_replay(struct since *s, struct adapter_edit *edit)
     resolve(s, edit, gap);
 }
 
-/* The worker goes on by so many bytes: how many of them the client has already. */
+/* Advances the position by `len` bytes of the worker. Returns the number of them that the client already has. */
 static size_t go_on(struct since *s, size_t len)
 {
     uint64_t known = s->delivered > s->position ? s->delivered - s->position : 0;
@@ -192,7 +191,7 @@ static size_t go_on(struct since *s, size_t len)
     return trimmed;
 }
 
-/* The head that stands for what is passed on, the last `len` of what was delivered. */
+/* Inserts a replay's head for the forwarded bytes, which are the last `len` before `delivered`. */
 static bool put_head(struct since *s, size_t len, struct adapter_edit *edit)
 {
     struct writer w = writer_of(s->head, HEAD_LEN);
@@ -273,7 +272,7 @@ static enum adapter_verdict pass_text(struct since *s, const struct adapter_piec
         bool swallowed = s->swallow;
         s->swallow = false;
         s->connected = true;
-        resolve(s, edit, 0); /* a replay would have come before it */
+        resolve(s, edit, 0); /* a replay would have preceded the `connected` */
         return swallowed ? ADAPTER_DROP : ADAPTER_PASS;
     }
     s->begun = true;
@@ -299,7 +298,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     if (tagged)
         s->tag = piece->bytes.at[0];
     switch (s->tag) {
-    case 0: /* an empty fragment: what it begins is not known yet */
+    case 0: /* after an empty fragment, the kind of the message is still unknown */
         return piece->last ? ADAPTER_PASS : ADAPTER_DROP;
     case TAG_REPLAY:
         return pass_replay(s, piece, edit);
@@ -347,7 +346,7 @@ static bool holds(const void *state)
 }
 
 static const struct image_field fields[] = {
-    IMAGE_ANY(struct since, delivered), /* output goes on behind the last offset that a worker may say */
+    IMAGE_ANY(struct since, delivered), /* may exceed OFFSET_MAX, because output continues after the last offset that a replay may have */
     IMAGE_ANY(struct since, requested),   IMAGE_ANY(struct since, position),
     IMAGE_ANY(struct since, asked),       IMAGE_FLAG(struct since, pipes),
     IMAGE_FLAG(struct since, viewer),     IMAGE_FLAG(struct since, resumed),
