@@ -9,32 +9,32 @@
 #include <stdlib.h>
 
 #define ASK_PATIENCE     (3 * SECOND)
-#define TICK             (100 * MILLISECOND) /* between looks at overdue questions */
-#define LEISURE          (5 * MILLISECOND)   /* in which watches are collected: nobody waits for one */
+#define TICK             (100 * MILLISECOND) /* interval between checks for overdue questions */
+#define LEISURE          (5 * MILLISECOND)   /* time in which watches are collected, because no owner waits for one */
 #define RECONNECT_LEAST  (100 * MILLISECOND)
 #define RECONNECT_MOST   SECOND
 #define QUESTION_MAX     SPOP_FRAME_USUAL
 #define UNWATCH_MAX      128
-#define HELLO_PATIENCE   (5 * SECOND) /* for connecting and the agent's HELLO */
+#define HELLO_PATIENCE   (5 * SECOND) /* time limit for connecting and the agent's HELLO */
 #define INPUT_MAX        (4 * SPOP_FRAME_MAX)
 #define OUTPUT_MAX       (64 << 20)
-#define TAKEN_BACK(most) (1 + (most) / 8) /* at a time, beside the questions */
+#define TAKEN_BACK(most) (1 + (most) / 8) /* largest number of open cell-unwatch messages, in addition to the questions */
 
 struct agent_client {
     struct loop *loop;
     struct net_address agent;
     struct log *log;
     unsigned most;
-    struct spop_client *client; /* NULL: not connected */
+    struct spop_client *client; /* NULL if not connected */
     struct stream stream;
     struct loop_timer tick, leisure, reconnect;
-    struct loop_task flush; /* what a turn has put leaves at its end, at once */
+    struct loop_task flush; /* sends the messages of a loop turn at its end */
     struct backoff backoff;
-    struct question *queued, **queued_end; /* in order */
+    struct question *queued, **queued_end; /* oldest first */
     struct question *asked, *watched;      /* in no order */
-    struct question *overdue;              /* about to be answered so */
+    struct question *overdue;              /* questions about to be answered as overdue */
     bool ready, told_lost;
-    bool hurry; /* what is queued is to be asked now */
+    bool hurry; /* the queued questions must be sent now */
 };
 
 /* ---- the lists ---- */
@@ -138,7 +138,7 @@ static bool put_question(struct agent_client *r, struct question *q)
 {
     struct spop_ask ask;
     size_t room;
-    /* before it is asked: what the client knows of it cannot be taken back */
+    /* the room is needed first, because spop_client cannot forget a question */
     uint8_t *memory = buffer_room(&r->stream.out, QUESTION_MAX, &room);
     struct writer w = writer_of(memory, memory ? room : 0);
 
@@ -155,8 +155,8 @@ static bool put_question(struct agent_client *r, struct question *q)
     return put;
 }
 
-/* The watch's answer is swallowed, and this one's. It leaves with the next question, or at the next tick. What cannot be
- * said is not: the watch ends by itself then. */
+/* Sends a cell-unwatch with the next question, or at the next tick. The answers to the watch and to this message are ignored. If
+ * the message cannot be sent, the watch ends by itself. */
 static void take_back(struct agent_client *r, uint64_t watch)
 {
     struct spop_ask ask;
@@ -181,7 +181,7 @@ static bool can_ask(const struct agent_client *r)
     return r->client && spop_client_ready(r->client) && spop_client_waiting(r->client) < r->most;
 }
 
-/* A question that cannot be put waits for its patience to end, or for the next tick. */
+/* Sends queued questions. A question that cannot be sent waits for the next tick, or for its own deadline. */
 static void put_queued(struct agent_client *r)
 {
     struct question *next;
@@ -227,14 +227,14 @@ static void take_address(struct spop_value value, struct address *address)
         memcpy(address->bytes, value.bytes.at, value.bytes.len);
 }
 
-/* 0: none, or not a port. */
+/* Returns the port in the value, or 0 if there is none. */
 static uint16_t io_of(struct spop_value value)
 {
     uint64_t number;
     return spop_value_unsigned(value, &number) && number <= UINT16_MAX ? (uint16_t)number : 0;
 }
 
-/* What a newer agent may say is a reason to end the tunnel all the same. */
+/* Returns the refusal for the agent's code. An unknown code, of a newer agent, ends the tunnel, too. */
 static enum refusal refused_of(struct slice code)
 {
     return slice_is(code, "token_expired")                                        ? REFUSAL_token_expired
@@ -308,7 +308,7 @@ static void on_ready_to_ask(struct agent_client *r)
     r->told_lost = false;
 }
 
-/* False: the connection is over. */
+/* Handles the received frames. Returns false if the connection has ended. */
 static bool take_frames(struct agent_client *r)
 {
     uint8_t memory[SPOP_HELLO_MAX];
@@ -419,8 +419,8 @@ static void take_overdue(struct agent_client *r, struct question *first, uint64_
     }
 }
 
-/* Each list is gone through once: whoever is answered may ask again, and drop others. What has been answered by now was
- * answered in time. */
+/* Answers overdue questions. Each list is traversed once, because an owner may ask again and drop other questions. An answer that has
+ * already arrived counts as in time. */
 static void give_up_overdue(struct agent_client *r)
 {
     uint64_t now = loop_clock();
@@ -478,14 +478,14 @@ void agent_client_free(struct agent_client *r)
     loop_timer_close(&r->leisure);
     loop_timer_close(&r->reconnect);
     spop_client_free(r->client);
-    r->flush.run = free; /* it may be queued */
+    r->flush.run = free; /* the task may be queued already */
     loop_defer(r->loop, &r->flush);
 }
 
 void agent_client_ask(struct agent_client *r, struct question *q)
 {
     agent_client_drop(r, q);
-    q->due = ticks_of(loop_clock() + ASK_PATIENCE) + 1; /* no sooner */
+    q->due = ticks_of(loop_clock() + ASK_PATIENCE) + 1; /* the next tick, so that the deadline is not early */
     queue(r, q);
     if (!q->watch)
         put_all(r);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agent_client: the agent, asked over SPOP on one connection per thread: where a sandbox is (cell-resolve) and
- * when that changes (cell-watch). A watch that is dropped is taken back (cell-unwatch), or the agent would keep
- * it for its whole minute. Any number of questions may be open. When the agent goes away the
- * connection is made again and open questions are asked again; one that is not a watch is answered
- * ANSWER_UNAVAILABLE when that takes too long.
+ * agent_client: asks the agent over SPOP, on one connection per thread, where a sandbox is (cell-resolve) and when that changes
+ * (cell-watch). The client withdraws a dropped watch (cell-unwatch), because the agent would otherwise keep the watch for a whole
+ * minute. Any number of questions may be open. If the connection is lost, the client reconnects and asks open questions again; a
+ * question that is no watch is answered ANSWER_UNAVAILABLE if that takes too long.
  */
 #ifndef CELLGATE_RELAY_THREAD_AGENT_CLIENT_H
 #define CELLGATE_RELAY_THREAD_AGENT_CLIENT_H
@@ -17,49 +16,49 @@
 
 struct agent_client;
 
-/* What is asked: for whom, and what is known already. */
+/* The content of a question: the tunnel's handover, and the facts already known. */
 struct question_text {
     struct handover handover;
-    int64_t epoch;       /* that is known; negative: none */
-    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
-    int32_t idle;        /* of a watch: seconds since the tunnel was used; negative: it does not matter */
-    bool settles;        /* answer.ticket takes the place of the ticket */
+    int64_t epoch;       /* epoch already known; negative if none is */
+    struct address addr; /* address of the known worker; family 0 if the worker has none, as on a Unix socket */
+    int32_t idle;        /* seconds without use of the tunnel, for a watch; negative if irrelevant */
+    bool settles;        /* answer.ticket replaces the ticket */
     void *memory;        /* QUESTION_TEXTS bytes, aligned, for texts of the handover */
 };
 #define QUESTION_TEXTS 32768
 
 struct question_user {
-    /* Fills in *to, which says nothing yet, each time that the question leaves for the agent, with what is known by then. Texts may lie in
-     * to->memory. It may not call the client. */
+    /* Fills in the empty *to with the facts known by now, each time the client sends the question to the agent. Texts may lie in
+     * to->memory. The function must not call the client. */
     void (*say)(void *owner, bool watch, struct question_text *to);
-    /* Once; the question may be asked again from here. Slices live for the call. */
+    /* Receives the answer, once. The owner may ask the question again from here. Slices are valid during the call. */
     void (*answered)(void *owner, bool watch, const struct answer *answer);
 };
 
 enum question_state { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE };
 
-/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. Every tunnel has one for all
- * its life, so it is small. */
+/* A question, in memory of its owner, zeroed before the first use. The owner must not change an open question. Every tunnel contains
+ * a question for its whole life, so the structure is small. */
 struct question {
     const struct question_user *user;
     void *owner;
-    bool watch; /* may wait some milliseconds for others, with which it then leaves */
+    bool watch; /* the question is a watch, which may wait some milliseconds to be sent together with others */
 
-    /* the client's */
+    /* ---- private to the client ---- */
     uint8_t state; /* enum question_state */
-    uint32_t due;  /* a tick of the client's, of which there are 2^32 */
+    uint32_t due;  /* deadline in ticks of the client, modulo 2^32 */
     struct question *next, **link;
     uint64_t id;
 };
 
-/* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */
+/* Returns a client that sends at most `most` questions at a time, or NULL if memory is short. `log` may be NULL. */
 struct agent_client *agent_client_new(struct loop *loop, const struct net_address *agent, unsigned most,
                                       struct log *log);
 void agent_client_free(struct agent_client *client); /* drops all questions */
 void agent_client_ask(struct agent_client *client, struct question *question);
-/* No answer is wanted any more; a closed question is fine. */
+/* Closes the question without an answer. A closed question is allowed. */
 void agent_client_drop(struct agent_client *client, struct question *question);
-/* Takes what the agent has said by now, before somebody is given up. */
+/* Reads the answers that have already arrived. Call before a tunnel is ended for lack of an answer. */
 void agent_client_look(struct agent_client *client);
 bool agent_client_connected(const struct agent_client *client);
 

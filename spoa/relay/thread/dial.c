@@ -16,7 +16,7 @@
 
 struct dial {
     struct loop *loop;
-    struct stream stream; /* closed when there was no socket to be had */
+    struct stream stream; /* closed if no socket could be made */
     struct loop_task gone;
     struct loop_timer told;
     void (*done)(void *owner, enum dial_outcome outcome);
@@ -29,10 +29,10 @@ struct dial {
     struct http_reader reader;
     struct http_chunked chunked;
     struct buffer body;
-    size_t body_at;          /* in the input: what has been looked at */
-    enum dial_outcome early; /* found out before dial_new returned; reported by a timer */
+    size_t body_at;          /* offset of the next unread byte of the body in the input */
+    enum dial_outcome early; /* outcome known before dial_new returned, which a timer reports */
     struct fail why;
-    struct http_head head; /* large, and never cleared: has_head says whether there is one */
+    struct http_head head; /* valid if has_head; too large to be cleared */
 };
 
 static void finish(struct dial *d, enum dial_outcome outcome)
@@ -57,7 +57,7 @@ static struct slice received(const struct dial *d)
     return buffer_slice(&d->stream.in);
 }
 
-/* Without memory the client gets the status alone. */
+/* Keeps a part of the body. If memory is short, the client gets only the status. */
 static bool keep_body(struct dial *d, struct slice body)
 {
     if (!buffer_put(&d->body, body))
@@ -65,8 +65,8 @@ static bool keep_body(struct dial *d, struct slice body)
     return true;
 }
 
-/* False: more has to come. The body is cut at BODY_MAX: the client learns why it was refused, that is enough.
- */
+/* Reads a body of known length. Returns false if more bytes are needed. The body is cut at BODY_MAX, which is enough to explain a
+ * refusal. */
 static bool take_length(struct dial *d, bool ended)
 {
     struct slice rest = slice_from(received(d), d->head.len);
@@ -137,7 +137,7 @@ static void on_head(struct dial *d, bool ended)
     }
 }
 
-/* True: an interim answer was skipped, there may be another head behind it. */
+/* Skips an interim answer. Returns true if one was skipped; another head may follow. */
 static bool skip_interim(struct dial *d)
 {
     if (d->head.status >= 200 || d->head.status == 101)
@@ -186,7 +186,7 @@ static void on_connected(void *owner)
     ((struct dial *)owner)->connected = true;
 }
 
-/* A body that has no room is cut. */
+/* Reads input. A body that does not fit is cut. */
 static void on_input(void *owner)
 {
     struct dial *d = owner;
@@ -247,7 +247,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
 
     if (!random_bytes(nonce, sizeof nonce))
         return fail(&d->why, "no randomness");
-    ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
+    ws_handshake_key(d->key, nonce); /* a probe sends no key, so no worker can answer it with a valid 101 */
     if (o->to->tls)
         proxy_header_write(&w, NULL, &o->to->addr, (uint16_t)o->to->port, o->to->sni,
                            (struct slice){NULL, 0});

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dial: one attempt to reach a worker: connect, upgrade, judge the answer. It exists only while it is under
- * way; the tunnel that asked for it owns it.
+ * dial: one attempt to reach a worker: connect, upgrade, judge the answer. A dial exists only during the attempt; the tunnel that
+ * began the dial owns it.
  */
 #ifndef CELLGATE_RELAY_THREAD_DIAL_H
 #define CELLGATE_RELAY_THREAD_DIAL_H
@@ -15,44 +15,45 @@ struct dial;
 
 struct dial_options {
     struct loop *loop;
-    struct loop_share *share;      /* NULL: the loop's own */
+    struct loop_share *share;      /* share of the thread's time; NULL for the loop's own */
     const struct net_address *tls; /* HAProxy's listener for https workers, or for https destinations */
-    uint64_t timeout;              /* microseconds, all in all */
+    uint64_t timeout;              /* time limit for the whole dial, in µs */
     size_t head_max;
-    struct upgrade_kept *upgrade; /* borrowed; what the worker selects is kept there */
+    struct upgrade_kept *upgrade; /* borrowed; receives the choices of the worker */
     const struct target *to;      /* borrowed for the call */
     int *
-        ahead; /* a descriptor of dial_connect to the same, which is taken over and -1 then; NULL, or -1: none */
-    const char *folder; /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
-    struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */
-    struct slice query, fields; /* of the adapter; borrowed for the call */
-    bool first;                 /* of its tunnel: a refusal's body is wanted, too */
-    /* Once, not before dial_new has returned. */
+        ahead; /* a descriptor of dial_connect to the same target, which the dial takes over and sets to -1; NULL or -1 if there is none */
+    const char *folder; /* folder that the target's Unix socket must be in (net_connect_beneath); borrowed for the call */
+    struct slice probe; /* path of a question about the session, sent in place of the upgrade; absent if there is none */
+    struct slice query, fields; /* additions of the adapter; borrowed for the call */
+    bool first;                 /* this is the tunnel's first dial, so the body of a refusal is kept, too */
+    /* Receives the outcome, once, after dial_new has returned. */
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
 };
 
-/* A descriptor as of net_connect to the target; `tls` and `folder` as above. -1: errno and *why say why. */
+/* Returns a descriptor that is connecting to the target, as net_connect does; `tls` and `folder` are as in dial_options. Returns -1
+ * with errno and *why set if that fails. */
 int dial_connect(const struct target *to, const struct net_address *tls, const char *folder,
                  struct fail *why);
-/* NULL when out of memory. */
+/* Begins a dial. Returns NULL if memory is short. */
 struct dial *dial_new(const struct dial_options *options);
-/* Sends the request now where the connection is made by now, and not with the loop's next turn. */
+/* Sends the request at once if the connection is already made, instead of in the loop's next turn. */
 void dial_hurry(struct dial *dial);
-/* Closes what was not taken. NULL is fine; so is a dial that is just calling `done`. */
+/* Frees the dial and closes a socket that was not taken. NULL is allowed, and so is a dial that is calling `done`. */
 void dial_free(struct dial *dial);
 
-/* Bytes of memory that it holds; of NULL none. */
+/* Returns the number of bytes of memory in use, 0 for NULL. */
 size_t dial_held(const struct dial *dial);
 
 /* ---- after done ---- */
 unsigned dial_status(const struct dial *dial);
-const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */
-struct slice dial_body(const struct dial *dial);            /* of other answers, up to 64 KiB of it */
-const char *dial_why(const struct dial *dial);              /* for the log */
-/* The socket of a DIAL_OPEN, now the caller's. */
+const struct http_head *dial_head(const struct dial *dial); /* NULL if there was no head */
+struct slice dial_body(const struct dial *dial);            /* up to 64 KiB of the body, of an answer other than 101 */
+const char *dial_why(const struct dial *dial);              /* the reason of a failure, for the log */
+/* Returns the socket of a DIAL_OPEN, which the caller then owns. */
 int dial_take(struct dial *dial);
-/* What the worker has already sent behind its 101. */
+/* Returns the bytes that the worker has already sent after its 101. */
 struct slice dial_rest(const struct dial *dial);
 
 #endif

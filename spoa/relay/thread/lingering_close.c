@@ -9,14 +9,14 @@
 #include "spoa/net/stream.h"
 #include "spoa/relay/thread/relay_metrics.h"
 
-#define READ_AWAY (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
+#define READ_AWAY (1 << 20) /* bytes to discard; a peer that sends more does not wait for our Close */
 
 struct lingering_close {
-    struct lingering_closes *all; /* NULL: it has ended */
+    struct lingering_closes *all; /* NULL after the end */
     struct lingering_close *next, **link;
     struct stream stream;
-    size_t held;     /* as the limits know it */
-    uint64_t unread; /* input, as far as is known */
+    size_t held;     /* bytes counted by the limits */
+    uint64_t unread; /* bytes of input that the peer may not have received */
 };
 
 static void count_unconfirmed(struct lingering_closes *lingering, uint64_t unread)
@@ -56,7 +56,7 @@ static void on_gone(void *owner)
     free(owner);
 }
 
-/* It only finishes: there is no input, and nobody to tell of its end but `gone`. */
+/* The stream only sends: no input is delivered, and only `gone` reports the end. */
 static const struct stream_user stream_user = {.sent = on_sent, .gone = on_gone};
 
 void lingering_close_begin(struct lingering_closes *lingering, int fd, struct buffer *rest,

@@ -36,7 +36,7 @@ static void on_connected(void *owner, int events)
     go(owner);
 }
 
-/* A worker of the same host is connected to by now. */
+/* Connects to the new worker. A connection to a worker on the same host is made at once. */
 static void approach(struct move *move)
 {
     struct moves *m = move->moves;
@@ -61,7 +61,7 @@ static void begin_step(struct moves *m)
     loop_timer_set(&m->step, m->step_time);
 }
 
-/* One that ends within its turn makes room for the next one of this same round. */
+/* Begins the next moves. A move that ends within `go` makes room for another one in this loop. */
 static void go_on(void *context)
 {
     struct moves *m = context;
@@ -142,7 +142,7 @@ void moves_drop(struct moves *m, struct move *move)
 
     if (waits)
         unlink_move(m, move);
-    if (!move->goes) /* else go frees it */
+    if (!move->goes) /* a move whose `go` is running is freed afterwards */
         free_move(move);
     if (!waits)
         moves_end(m);

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Its pages are pieces as they came, of one packet at worst: with the kernel's own 16 little would fit. Where a user has
- * used up what he may have of them (pipe-user-pages-soft) it stays as it is. */
+/* The size of a pipe in bytes. Each page of a pipe may hold only one packet, so the kernel's default of 16 pages would hold
+ * little. If the user has reached pipe-user-pages-soft, the pipe keeps its default size. */
 #define PIPE_SIZE (512 << 10)
-/* Each frame that is cut out of it costs the other pipe a page more for its head, and one where it is cut. */
+/* The size of the raw pipe in bytes. Each frame moved from it costs the other pipe one page for its head and one at the cut. */
 #define RAW_SIZE (PIPE_SIZE / 2)
 
 static struct pipe *open_pipe(int size)
@@ -122,7 +122,7 @@ size_t pipe_move(struct pipe *from, struct pipe *to, size_t len)
 
 bool pipe_put(struct pipe *to, struct slice bytes)
 {
-    bool put = write(to->in, bytes.at, bytes.len) == (ssize_t)bytes.len; /* as few go whole or not at all */
+    bool put = write(to->in, bytes.at, bytes.len) == (ssize_t)bytes.len; /* a write of at most PIPE_BUF bytes is atomic */
 
     to->len += put ? bytes.len : 0;
     return put;
@@ -167,7 +167,7 @@ void pipe_read(struct pipe *pipe, uint8_t *to, size_t len)
     while (len) {
         ssize_t got = read(pipe->out, to, len);
         if (got <= 0)
-            return; /* it holds them */
+            return; /* never happens, because the pipe holds the bytes */
         pipe->len -= (size_t)got;
         to += got;
         len -= (size_t)got;

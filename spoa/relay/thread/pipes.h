@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipes: what splice(2) moves bytes through, from one socket to another without a copy. A thread has a few; who has bytes
- * on their way has one of its own until they are gone. What they hold counts as held by its owner.
+ * pipes: the pipes through which splice(2) moves bytes from one socket to another without a copy. A thread has a few; a tunnel
+ * keeps a pipe while its bytes are inside. These bytes count as held by the tunnel.
  */
 #ifndef CELLGATE_RELAY_THREAD_PIPES_H
 #define CELLGATE_RELAY_THREAD_PIPES_H
@@ -13,48 +13,49 @@
 
 #include "spoa/base/bytes/buffer.h"
 
-#define PIPES_MOST  32 /* of a thread: each takes two descriptors */
+#define PIPES_MOST  32 /* largest number of pipes of a thread; each needs two descriptors */
 #define PIPES_FILES (2 * PIPES_MOST)
 
 struct pipe {
     int in, out;
-    size_t len; /* bytes in it */
+    size_t len; /* the number of bytes in the pipe */
     struct pipe *next;
 };
 
 struct pipes {
     struct pipe *unused; /* empty */
-    struct pipe *raw;    /* NULL, or pipes_raw */
-    unsigned count;      /* of all that are open */
-    bool failed;         /* the kernel cannot, or may not: nobody gets another one */
+    struct pipe *raw;    /* the pipe of pipes_raw; NULL if not opened yet */
+    unsigned count;      /* the number of open pipes */
+    bool failed;         /* the kernel does not support or allow splicing, so no further pipe is opened */
 };
 
-/* An empty one; NULL: they are all in use, or there are none to be had. */
+/* Returns an empty pipe, or NULL if all are in use or none can be opened. */
 struct pipe *pipes_take(struct pipes *pipes);
-/* What is left in it is dropped. NULL is fine. */
+/* Returns a pipe to the pool and drops its bytes. NULL is allowed. */
 void pipes_give(struct pipes *pipes, struct pipe *pipe);
-/* One that is empty between two events, as long as the thread lives. It takes so much less at a time than the others that
- * they have room for it in parts; NULL as above. */
+/* Returns the thread's pipe for undecoded bytes, which is empty between events. Its capacity is smaller, so that another pipe has
+ * room for all its bytes in pieces. Returns NULL like pipes_take. */
 struct pipe *pipes_raw(struct pipes *pipes);
-/* What is left in it is dropped. */
+/* Drops the bytes in the pipe of pipes_raw. */
 void pipes_clear_raw(struct pipes *pipes);
-/* All were given back. */
+/* Closes all pipes. The owners must have returned them before. */
 void pipes_free(struct pipes *pipes);
 
-/* From a socket into an empty pipe, and out of it. As recv and send: how many bytes, 0: the end, or -1 with errno; EINVAL,
- * ENOSYS or EPERM: this cannot be done, and nothing was. No signal is raised where SIGPIPE is ignored. */
+/* pipe_fill moves bytes from a socket into an empty pipe, pipe_drain from a pipe to a socket. Like recv and send, they return the
+ * number of bytes, 0 at the end, or -1 with errno. EINVAL, ENOSYS or EPERM mean that splicing is impossible, and nothing has moved.
+ * SIGPIPE must be ignored. */
 ssize_t pipe_fill(struct pipe *pipe, int from, size_t most);
 ssize_t pipe_drain(struct pipe *pipe, int to, size_t most);
-/* From one that holds so many to another one, behind what that holds; how many went. */
+/* Moves up to `len` bytes to the end of another pipe and returns the number moved. `from` must hold `len` bytes. */
 size_t pipe_move(struct pipe *from, struct pipe *to, size_t len);
-/* All of a few bytes of memory, or none. */
+/* Writes a few bytes of memory into the pipe. Returns false if none were written. */
 bool pipe_put(struct pipe *to, struct slice bytes);
-/* Into memory: len bytes that are in it. */
+/* Reads `len` bytes into memory. The pipe must hold them. */
 void pipe_read(struct pipe *pipe, uint8_t *to, size_t len);
 
-/* What a socket has to read, up to `most` bytes, to another one; what that does not take is appended to `rest`, which has the
- * room. *passed: how many, 0 also where there is an end or an error, which is left to who reads the socket next, or no pipe.
- * False: there was no memory for the rest, and it is lost. */
+/* Moves up to `most` bytes from one socket to another, and appends those that the latter does not take to `rest`, which must have
+ * room. *passed is the number of bytes read; 0 also at an end or error, which the next reader of the socket gets, or without a pipe.
+ * Returns false if memory for the rest was short, and the rest is lost. */
 bool pipes_pass(struct pipes *pipes, int from, int to, size_t most, struct buffer *rest, size_t *passed);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-const char *const relay_metrics_refusals[] = {"worker", /* its own answer */
+const char *const relay_metrics_refusals[] = {"worker", /* the worker's own refusal */
 #define X(name, status, retryable, after, sentence) #name,
                                               REFUSALS(X)
 #undef X
@@ -32,14 +32,14 @@ static const char *const directions[] = {"to_worker", "to_client", NULL};
 static const char *const upgrade_outcomes[] = {"done", "failed", NULL}; /* enum keeper_outcome */
 static const char *const server_deaths[] = {"killed", "crashed", NULL}; /* enum keeper_cause */
 static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
-/* As far as the longest move takes; `make run` loses and finds a worker in a few milliseconds. */
+/* The bounds reach from the few milliseconds of a redial under `make run` to the longest move. */
 const double relay_metrics_gaps[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
                                      0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10,
                                      30,     60,      120,    300,   600,    0};
 static const double ages[] = {1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600, 0};
 static const char *const cuts[] = {"handshake", "lingering", NULL};
 
-/* Stands for the names of the routes, which each relay has its own of. */
+/* A placeholder for the names of routes, which differ in each relay. */
 static const char *const by_route[] = {NULL};
 
 static const struct metric families[METRIC_FAMILIES] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay_metrics: what the relay counts, as metrics. A route gets its label when its first tunnel is opened; one that
- * comes when there are RELAY_METRICS_ROUTES already counts under "other".
+ * relay_metrics: the metrics of the relay. A route gets a label when its first tunnel is opened; after RELAY_METRICS_ROUTES
+ * labels, further routes count as "other".
  */
 #ifndef CELLGATE_RELAY_THREAD_RELAY_METRICS_H
 #define CELLGATE_RELAY_THREAD_RELAY_METRICS_H
@@ -11,7 +11,7 @@
 
 enum count {
     METRIC_TUNNELS, /* {route} */
-    METRIC_RESTING, /* of these */
+    METRIC_RESTING, /* parked tunnels, a part of METRIC_TUNNELS */
     METRIC_OPENED,  /* {route} */
     METRIC_CLOSED,  /* {route,reason} */
     METRIC_REFUSED, /* {error} */
@@ -24,9 +24,9 @@ enum count {
     METRIC_DIAL,  /* histogram */
     METRIC_BYTES, /* {direction} */
     METRIC_HELD,
-    METRIC_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
-    METRIC_HANDSHAKES,    /* connections whose head is not there yet */
-    METRIC_LINGERING,     /* sockets that are being closed */
+    METRIC_ACCEPT_PAUSES, /* pauses of accepting for lack of descriptors */
+    METRIC_HANDSHAKES,    /* connections without a complete head */
+    METRIC_LINGERING,     /* sockets in a lingering close */
     METRIC_CUT_SHORT,     /* {what} */
     METRIC_DIALS_FAILED,
     METRIC_AGE,          /* histogram */
@@ -53,7 +53,7 @@ enum count {
 
 enum { REDIAL_RESUMED, REDIAL_FAILED };
 enum { RESUME_EXACT, RESUME_GAP };
-/* X(name, label, text for the log): why a connection of a sandbox's own has ended. */
+/* The reasons why an egress connection ended: X(name, label, text for the log). */
 #define EGRESS_ENDS(X)                                                                                  \
     X(DONE, "done", "both sides are through")                                                           \
     X(CLIENT, "client", "the client's connection broke")                                                \
@@ -74,7 +74,7 @@ enum egress_end {
 #undef X
 };
 
-/* X(name, label, text for the log): why a WebSocket of many requests has ended. */
+/* The reasons why a WebSocket of many requests ended: X(name, label, text for the log). */
 #define MUX_ENDS(X)                                                    \
     X(CLIENT, "client", "the client closed it")                        \
     X(BROKEN, "broken", "the client's connection broke")               \
@@ -96,7 +96,7 @@ enum mux_outcome {
     MUX_OUTCOME_FAILED,
     MUX_OUTCOME_CANCELLED,
     MUX_OUTCOME_REFUSED,
-    MUX_OUTCOME_DENIED, /* it lasted, and may not go on */
+    MUX_OUTCOME_DENIED, /* a long request that is no longer allowed */
     MUX_OUTCOME_CUT
 };
 
@@ -110,22 +110,22 @@ struct relay_metrics;
 struct limits;
 
 extern const double relay_metrics_gaps[];          /* bounds of METRIC_GAP */
-extern const char *const relay_metrics_refusals[]; /* of METRIC_REFUSED; NULL behind the last */
+extern const char *const relay_metrics_refusals[]; /* labels of METRIC_REFUSED, with NULL after the last */
 
 enum { RELAY_METRICS_ROUTES = 64 };
 
-/* NULL when out of memory. */
+/* Returns new metrics, or NULL if memory is short. */
 struct relay_metrics *relay_metrics_new(void);
 void relay_metrics_free(struct relay_metrics *metrics);
 struct metrics *relay_metrics_metrics(struct relay_metrics *metrics);
-/* The index of a route's label; any thread. */
+/* Returns the index of a route's label. Any thread may call this. */
 unsigned relay_metrics_route(struct relay_metrics *metrics, struct slice route);
-/* Over all routes: tunnels that were opened, and that ended for a reason. */
+/* Return the number of tunnels, over all routes, that were opened, or that ended for `reason`. */
 int64_t relay_metrics_opened(struct relay_metrics *metrics);
 int64_t relay_metrics_ended(struct relay_metrics *metrics, unsigned reason);
-/* Memory of the process' tunnels has changed by so many bytes: limits and metric know it alike. */
+/* Adds a change of held memory, in bytes, to the limits and to METRIC_HELD. */
 void relay_metrics_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes);
-/* REFUSAL_NONE: the worker's own refusal. */
+/* Counts a refusal; REFUSAL_NONE stands for a refusal by the worker. */
 void relay_metrics_refused(struct metrics_shard *shard, unsigned refusal);
 
 #endif

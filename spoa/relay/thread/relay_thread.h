@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay_thread: one thread of the relay: its loop, the agent's connection, its tunnels. Threads share the
- * listener, the limits and the metrics, and nothing else.
+ * relay_thread: one thread of the relay, with its loop, its connection to the agent, and its tunnels. Threads share the listener,
+ * the limits, the metrics and the mux sessions.
  */
 #ifndef CELLGATE_RELAY_IO_RELAY_THREAD_H
 #define CELLGATE_RELAY_IO_RELAY_THREAD_H
@@ -37,48 +37,48 @@ struct mux_io;
 struct mux_sessions;
 struct handshake;
 
-/* Tunnels of one adapter: their work, with the adapter's state behind it. */
+/* Memory for the tunnels of one adapter: their work, followed by the adapter's state. */
 struct tunnel_kind {
-    const struct adapter *adapter; /* NULL: none yet */
+    const struct adapter *adapter; /* NULL if unused */
     struct slabs works;
 };
 
-/* Its tunnels at rest (tunnel_rest.c). */
+/* The idle tunnels of a thread, which are packed (tunnel_rest.c). */
 struct tunnel_rest {
     struct slabs seats;
     struct tunnel_kind kinds[ADAPTER_KINDS];
-    struct slabs upgrades; /* that are not packed, most of them: so malloc's heap has no holes of theirs */
-    struct image_words *words;   /* what their heads have in common */
+    struct slabs upgrades; /* memory for most unpacked upgrades, so that they fragment no heap of malloc */
+    struct image_words *words;   /* words that the heads have in common */
     struct buffer image;         /* memory to write images in */
-    void *head;                  /* an upgrade that is read while memory is short: TUNNEL_HEAD_MAX bytes */
-    struct tunnel_io *awake;     /* tunnels that do not rest */
-    struct tunnel_io *look_from; /* of these, where the look goes on in the next turn; NULL: it is over */
-    struct loop_timer look;      /* for those that have nothing to do; not set while all rest */
-    size_t resting;              /* number of tunnels */
+    void *head;                  /* TUNNEL_HEAD_MAX bytes for reading an upgrade while memory is short */
+    struct tunnel_io *awake;     /* tunnels that are not packed */
+    struct tunnel_io *look_from; /* tunnel in `awake` where the search for idle ones continues in the next turn; NULL if done */
+    struct loop_timer look;      /* starts a search for idle tunnels; not set while all are packed */
+    size_t resting;              /* the number of packed tunnels */
 };
 
-/* When something of its tunnels is due (tunnel_times.c). */
+/* The deadlines of a thread's tunnels (tunnel_times.c). */
 struct tunnel_times {
     struct deadlines deadlines;
-    struct loop_timer timer; /* for the first of them, or before */
-    uint64_t timer_at;       /* when it fires, if it is set */
+    struct loop_timer timer; /* fires at the first deadline, or earlier */
+    uint64_t timer_at;       /* time when the timer fires, if set */
 };
 
-/* Of the configuration; a thread has a copy of its own. */
+/* Settings from the configuration; each thread has a copy. */
 struct relay_thread_settings {
     struct tunnel_settings tunnel;
     uint64_t dial_timeout, head_time, drain;
     size_t head_size;
     struct net_address worker_tls, egress_tls, egress_http, egress_out;
-    struct net_address mux; /* HAProxy's listener for requests out of a mux; len 0: there is none */
-    size_t mux_requests;    /* in flight per socket */
-    uint64_t mux_grace;     /* of a socket without a client; 0: none is resumed */
+    struct net_address mux; /* HAProxy's listener for requests of a mux; len 0 if there is none */
+    size_t mux_requests;    /* largest number of requests in flight per socket */
+    uint64_t mux_grace;     /* longest time of a socket without a client, in µs; 0 if none is resumed */
     struct cidr networks[RELAY_THREAD_CIDRS];
     size_t networks_count;
-    char socket_folders[NET_FOLDERS_MAX][NET_PATH_MAX + 1]; /* the rest is empty */
+    char socket_folders[NET_FOLDERS_MAX][NET_PATH_MAX + 1]; /* unused entries are empty */
 };
 
-/* False: more networks than a thread takes. */
+/* Copies the settings. Returns false if there are more than RELAY_THREAD_CIDRS networks. */
 bool relay_thread_settings_from(struct relay_thread_settings *to, const struct settings *settings);
 
 struct relay_thread {
@@ -89,42 +89,42 @@ struct relay_thread {
     struct limits *limits;
     struct relay_metrics *metrics;
     struct metrics_shard *shard;
-    struct metrics_series sent[2]; /* bytes, to each side of its tunnels */
+    struct metrics_series sent[2]; /* bytes sent to each side of the tunnels */
     struct agent_client *agent;
-    struct time_shares shares; /* of its time */
+    struct time_shares shares; /* shares of the thread's time */
     struct lingering_closes lingering;
     struct relay_thread_settings settings;
 
-    struct listener listener;           /* on a socket of all threads */
-    struct handshake *handshakes;       /* connections whose head is not there yet, the oldest first */
-    struct handshake **handshakes_last; /* behind the newest, if there is one */
+    struct listener listener;           /* listens on a socket that all threads share */
+    struct handshake *handshakes;       /* connections without a complete head, the oldest first */
+    struct handshake **handshakes_last; /* the newest one's `next`, or `handshakes` */
     size_t handshakes_count;
     struct tunnel_seat *tunnels;
     struct tunnel_rest rest;
     struct tunnel_times times;
-    struct moves moves; /* of them */
+    struct moves moves; /* moves of the tunnels to other workers */
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */
     size_t egress_count;
     struct mux_io *muxes;              /* WebSockets of many requests */
-    struct mux_sessions *mux_sessions; /* of all threads */
+    struct mux_sessions *mux_sessions; /* resumable sockets, shared by all threads */
     uint64_t next_id;
     bool draining;
     uint64_t drain_began;
-    size_t drain_tunnels; /* when it began */
+    size_t drain_tunnels; /* the number of tunnels when draining began */
     struct loop_timer drain_step;
     struct top_ends ends;
-    uint64_t longest_gap;     /* since it was last asked for, microseconds */
-    struct commands commands; /* of the tunnel that is at work */
+    uint64_t longest_gap;     /* longest gap since the last query, in µs */
+    struct commands commands; /* commands of the tunnel that handles an event */
     struct tunnel_host host;
     uint8_t *scratch;   /* RELAY_THREAD_SCRATCH bytes */
     struct pipes pipes; /* for large frames */
 };
 
 /* ---- on its thread ---- */
-/* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
+/* Sends an answer of the relay, or any other head, and closes the socket gracefully. */
 void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer);
-/* upgrade: what is refused, NULL while that is not known. */
+/* Refuses a request. `upgrade` is the refused upgrade, or NULL if still unknown. */
 void relay_thread_refuse(struct relay_thread *thread, int fd, const struct upgrade *upgrade,
                          enum refusal refusal);
 

@@ -56,7 +56,7 @@ static struct owner *add(struct time_shares *s, struct slice name, uint64_t hash
     return owner;
 }
 
-/* Of refused clients the address is not known: they are one. */
+/* Writes the owner's name. The address of refused clients is unknown, so they share one name. */
 static void put_name(struct writer *w, const struct limits_owner *of)
 {
     writer_text(w, of->org.len ? "o" : of->sandbox.len ? "s" : "c");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * time_shares: which share of a thread's time (spoa/net/loop.h) each tunnel, mux socket and egress connection of that thread is served
- * in. All of one owner (limits.h) are in one share: those of an organisation, else of a sandbox, else of the address of a client that has
- * shown no token. The shares of these clients are one group: towards the others they are one owner. For one thread.
+ * time_shares: assigns each tunnel, mux socket and egress connection of a thread to a share of the thread's time (spoa/net/loop.h).
+ * Each owner (limits.h) has one share: an organisation, else a sandbox, else the address of an unauthenticated client. The shares
+ * of unauthenticated clients form one group, which counts as one owner. A time_shares belongs to one thread.
  */
 #ifndef CELLGATE_RELAY_THREAD_TIME_SHARES_H
 #define CELLGATE_RELAY_THREAD_TIME_SHARES_H
@@ -17,18 +17,18 @@ struct time_shares {
     struct hash_secret secret;
     struct hash_table table;
     struct loop_share
-        unknown; /* of who has not said yet who it is, or has no share of its own for want of memory */
-    struct loop_share nobody; /* the group of clients without a token */
+        unknown; /* share of users without a known owner, and of owners for whose share memory was short */
+    struct loop_share nobody; /* the group of unauthenticated clients */
 };
 
 /* Returns false if the kernel gives no random bytes. */
 bool time_shares_open(struct time_shares *shares, struct loop *loop) __attribute__((warn_unused_result));
-/* All that was taken has been given back, and the loop has been freed. Zeroed ones are fine. */
+/* Frees the memory. Call after all shares were returned and the loop was freed. Zeroed shares are allowed. */
 void time_shares_close(struct time_shares *shares);
 
 /* Returns the owner's share, for one user of it. Never fails. */
 struct loop_share *time_shares_take(struct time_shares *shares, const struct limits_owner *owner);
-/* Ends a use of it: no descriptor of this user is open any more. NULL is fine. */
+/* Ends one use of a share. All descriptors of this user must be closed. NULL is allowed. */
 void time_shares_give(struct time_shares *shares, struct loop_share *share);
 
 #endif
