@@ -10,26 +10,25 @@
 
 enum {
     SHARDS = 64,
-    WHOLE_PART = 4,  /* of memory, for what has to become whole */
-    TUNNEL_PART = 4, /* of what is free: as much as one tunnel holds at most */
-    GIVEN_PART = 16, /* of memory, in a round */
+    WHOLE_PART = 4,  /* divisor of memory, for messages that must become complete */
+    TUNNEL_PART = 4, /* divisor of free memory: the largest part of one tunnel */
+    GIVEN_PART = 16, /* divisor of memory: the most freed in one round */
     FULL_PART =
-        8, /* of memory: with less than that free, who is within its share need not share it with others */
-    WANTED_MORE = 8192 /* beside what it holds: then one that waits has room for 4096 bytes */
+        8, /* divisor of memory: with less than this free, an owner may fill its share alone */
+    WANTED_MORE = 8192 /* bytes beyond the held ones, which give a waiting tunnel room for 4096 bytes */
 };
 
-/* How many tunnels one sandbox, organisation or token has, how many of them collect a replay; or, of an owner, how many uses
- * answer to it and what they hold. */
+/* The counters of one name: for a sandbox, organisation or token the numbers of tunnels and replays; for an owner the number of uses
+ * and the bytes that they hold. */
 struct limits_holder {
-    struct limits_holder *next, *of; /* of: all clients without a token, if it is one of these; else NULL */
+    struct limits_holder *next, *of; /* of: the holder of all unauthenticated clients, for one of them; otherwise NULL */
     uint64_t tunnels, replays, uses;
     _Atomic uint64_t held;
     size_t len;
     uint8_t name[];
 };
 
-/* Chained buckets, as many as threads could meet in: the number of sandboxes with tunnels in one process is
- * small. */
+/* The number of chained buckets per shard. The number of sandboxes with tunnels in one process is small. */
 enum { BUCKETS = 256 };
 
 struct shard {
@@ -41,12 +40,12 @@ struct limits {
     _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
-    _Atomic uint64_t owners, wanted; /* that hold any, and what those that wait need */
-    _Atomic uint64_t above;          /* what tunnels hold of more than LIMITS_LEAST each */
+    _Atomic uint64_t owners, wanted; /* the number of owners that hold memory; bytes that waiting tunnels need */
+    _Atomic uint64_t above;          /* sum of the bytes above LIMITS_LEAST of each tunnel */
     struct hash_secret secret;
     struct shard shards[SHARDS];
-    _Atomic uint64_t nobody_wants; /* of `wanted`: clients without a token */
-    struct limits_holder nobody;   /* all of these; without a name, so that it may be the last */
+    _Atomic uint64_t nobody_wants; /* bytes that waiting unauthenticated clients need */
+    struct limits_holder nobody;   /* all unauthenticated clients; last, because `name` has no length */
 };
 
 const char *const limit_names[] = {
@@ -110,7 +109,7 @@ static struct limits_holder **find(struct shard *shard, uint64_t hash, struct sl
     return at;
 }
 
-/* NULL when out of memory. */
+/* Returns a new holder, or NULL if memory is short. */
 static struct limits_holder *new_holder(struct slice name)
 {
     struct limits_holder *holder = calloc(1, sizeof *holder + name.len);
@@ -142,7 +141,7 @@ static void count_down(struct limits_holder **at)
     free(holder);
 }
 
-/* Where the holder of that name stands, or would; its shard is locked. */
+/* Locks the shard of a name. Returns the link to the name's holder, or to NULL if there is none. */
 static struct limits_holder **lock(struct limits *l, struct slice name, struct shard **shard)
 {
     uint64_t hash = hash_keyed(&l->secret, name);
@@ -165,7 +164,7 @@ static void put_sandbox(struct writer *w, const char *kind, struct slice space, 
     writer_put(w, sandbox);
 }
 
-/* False: it is not counted for any such. */
+/* Writes the name counted under this limit. Returns false if the owner is not counted there. */
 static bool put_name(struct writer *w, const struct limits_owner *owner, enum limit limit)
 {
     switch (limit) {
@@ -199,7 +198,7 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
     }
 }
 
-/* False: nothing is known of it. */
+/* Writes the name of the owner of memory. Returns false if the owner is unknown. */
 static bool put_owner(struct writer *w, const struct limits_owner *owner)
 {
     if (owner->org.len) {
@@ -273,7 +272,7 @@ uint64_t limits_tunnels(const struct limits *l)
 }
 
 /* ---- who has most ---- */
-/* Into its place among the `count` that are there, the least of which falls out if there is no room. */
+/* Inserts a holder into the sorted list of `count` entries and drops the smallest if there is no room. */
 static size_t note_busy(struct limits_busy *busy, size_t count, size_t room,
                         const struct limits_holder *holder)
 {
@@ -380,7 +379,7 @@ void limits_use_move(struct limits *l, struct limits_use *use, const struct limi
     *use = to;
 }
 
-/* Who answers for it towards all others. */
+/* Returns the owner whose share counts: all unauthenticated clients share one. */
 static struct limits_holder *owner_of(struct limits_holder *holder)
 {
     return holder->of ? holder->of : holder;
@@ -410,7 +409,7 @@ static uint64_t above_least(uint64_t held)
     return held > LIMITS_LEAST ? held - LIMITS_LEAST : 0;
 }
 
-/* Differences are modulo 2^64. */
+/* Differences are computed modulo 2^64. */
 void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, bool waits)
 {
     uint64_t wanted = waits ? held + WANTED_MORE : 0;
@@ -457,9 +456,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
- * against an owner who is within his share of `most`. The shares of owners that come one after another are each a part of
- * all memory, so what they fill beside that is bounded for all of them together. */
+/* Returns the bytes that an owner may still fill of its share of `most` if no memory is free. One owner with very many tunnels can
+ * use up the memory with LIMITS_LEAST for each; other owners then still get their shares. Shares of successive owners can add up to
+ * more than the memory, so the sum above LIMITS_LEAST is limited for all owners together. */
 static uint64_t rest_of_share(const struct limits *l, const struct limits_use *use, uint64_t held,
                               uint64_t most)
 {
@@ -478,7 +477,7 @@ static uint64_t slice(const struct limits *l)
     return l->memory / LIMITS_SLICE;
 }
 
-/* Of clients without a token: one address may hold half of what the others leave of the slice. */
+/* Returns the free bytes of the slice of unauthenticated clients. One address may hold half of the rest that others leave. */
 static uint64_t rest_of_slice(const struct limits *l, const struct limits_use *use, uint64_t held)
 {
     uint64_t grows = held - use->held, all = held_by(&l->nobody) + grows, most = slice(l);
@@ -492,7 +491,7 @@ static uint64_t rest_of_slice(const struct limits *l, const struct limits_use *u
     return half > own ? half - own : 0;
 }
 
-/* What is free, without what others wait for that have more right to it. */
+/* Returns the free bytes, without those that waiting owners below their share need. */
 static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
 {
     bool nobodys = is_nobodys(l, use);
@@ -508,7 +507,7 @@ static uint64_t free_for(const struct limits *l, const struct limits_use *use, u
     return full ? larger(room, rest_of_share(l, use, held, most)) : room;
 }
 
-/* A buffer of so many bytes that takes in r more has twice as many as both together. */
+/* Returns the bytes r that a buffer may read: with `grows` held, the buffer doubles to 2 * (grows + r), at most part + grows. */
 static size_t until_doubled(uint64_t part, uint64_t grows)
 {
     return part > grows ? (size_t)((part - grows) / 2) : 0;
@@ -541,7 +540,7 @@ bool limits_round_begin(const struct limits *l, struct limits_round *r)
 {
     uint64_t nobody_wants = atomic_load_explicit(&l->nobody_wants, memory_order_relaxed),
              nobody_holds = held_by(&l->nobody), most = slice(l),
-             left = most - smaller(nobody_holds, most), /* what they may still have */
+             left = most - smaller(nobody_holds, most), /* bytes that unauthenticated clients may still get */
         wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed) + smaller(nobody_wants, left),
              lacking = lacks(limits_held(l), wanted, l->memory);
 
@@ -581,7 +580,7 @@ static uint64_t at_least_one(uint64_t number)
     return number ? number : 1;
 }
 
-/* A sandbox that is not counted has no tunnel that could be one of many. */
+/* Changes the number of replays. A sandbox without a holder is not counted, and has no limit. */
 static bool change_replays(struct limits *l, struct slice space, struct slice sandbox, bool up, uint64_t most)
 {
     uint8_t memory[NAME_MAX_BYTES];

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limits: what everything of all threads that holds something may take together, and who answers for it: tunnels, mux
- * sockets and their requests, egress connections. Counted are their number, also per sandbox, organisation, token and
- * client address, the memory that they hold, and the number that may collect a replay at once. Locks are taken only
- * when one of these comes or goes. For any thread.
+ * limits: bounds the tunnels, mux sockets and their requests, and egress connections of all threads together. The limits count
+ * their number (in total, and per sandbox, organisation, token and client address), the memory that they hold, and the number that
+ * collect a replay at once. A lock is needed only when one of them begins or ends. Any thread may call these functions.
  *
- * Each has one owner, and what all of an owner's hold counts together: the organisation, else the sandbox, else the
- * address prefix of a client that has not shown a token. Clients without a token are one owner towards the others, and
- * share a slice of memory and of places.
+ * Each tunnel has one owner, and the memory of all tunnels of an owner is added up. The owner is the organisation, else the
+ * sandbox, else the address prefix of an unauthenticated client. Unauthenticated clients count as one owner together, and share a
+ * part of the memory and of the number of tunnels. "Tunnel" below means any of the things counted.
  */
 #ifndef CELLGATE_RELAY_THREAD_LIMITS_H
 #define CELLGATE_RELAY_THREAD_LIMITS_H
@@ -18,16 +17,16 @@
 #include "spoa/base/os/time.h"
 #include "spoa/base/text/address.h"
 
-/* By what tunnels are counted beside all of them. X(name) */
+/* The criteria by which tunnels are counted, beside their total: X(name). */
 #define LIMITS(X)                                                                                      \
     X(sandbox)                                                                                         \
     X(org)                                                                                             \
     X(token)                                                                                           \
-    X(refused)         /* refused tunnels: all of them together */                                     \
-    X(egress)          /* connections of programs in sandboxes to the outside: all of them together */ \
-    X(mux)             /* WebSockets of many requests, and these: all of them together */              \
-    X(client)          /* of these, those of one client's address that has shown no token */           \
-    X(unauthenticated) /* of these, those of all clients that have shown no token */
+    X(refused)         /* refused tunnels, all together */                                             \
+    X(egress)          /* egress connections of programs in sandboxes, all together */ \
+    X(mux)             /* WebSockets of many requests, and these requests, all together */              \
+    X(client)          /* a part of these, of one unauthenticated client address */           \
+    X(unauthenticated) /* a part of these, of all unauthenticated clients */
 
 enum limit {
 #define X(name) LIMIT_##name,
@@ -35,12 +34,12 @@ enum limit {
 #undef X
         LIMIT_COUNT,
     LIMIT_tunnels = LIMIT_COUNT,
-    LIMIT_NONE, /* none is reached */
+    LIMIT_NONE, /* no limit is reached */
     LIMIT_MEMORY
 };
-extern const char *const limit_names[]; /* those of LIMITS and `tunnels`, NULL behind the last */
+extern const char *const limit_names[]; /* names of LIMITS and `tunnels`, with NULL after the last */
 
-/* The parts of all that one may take by default. */
+/* The default limits, as divisors of the total. */
 enum {
     LIMITS_SANDBOX_PART = 8,
     LIMITS_SANDBOX_MOST = 256,
@@ -53,71 +52,70 @@ enum {
     LIMITS_UNAUTHENTICATED_PART = 4
 };
 
-struct limits_settings { /* 0: no limit */
+struct limits_settings { /* 0 means unlimited */
     uint64_t tunnels, most[LIMIT_COUNT];
     uint64_t memory; /* bytes held */
 };
 
-/* Whose a tunnel is. What is absent or empty it is not counted for. */
+/* The owner of a tunnel. An absent or empty member is not counted. */
 struct limits_owner {
     struct slice space, sandbox, org, token;
     struct slice
-        client; /* the address prefix of one that has shown no token; then none of the others is present */
+        client; /* address prefix of an unauthenticated client; all other slices are then absent */
     bool refused;
-    bool egress;   /* a connection of the sandbox's own to the outside: counted apart from tunnels to it */
-    bool inside;   /* egress: an upgrade in such a connection, of which a sandbox may have as many again */
-    bool mux;      /* a WebSocket of many requests, or one of these */
-    uint64_t most; /* of the sandbox, beside the configuration's limit; 0: none */
+    bool egress;   /* an egress connection of the sandbox, counted apart from tunnels to the sandbox */
+    bool inside;   /* an upgrade inside an egress connection; a sandbox has a separate, equal limit of these */
+    bool mux;      /* a WebSocket of many requests, or a request in one */
+    uint64_t most; /* the sandbox's own limit, beside the configured one; 0 if there is none */
 };
 
 struct limits;
 
-/* NULL when out of memory. */
+/* Returns new limits, or NULL if memory is short. */
 struct limits *limits_new(const struct limits_settings *settings);
 void limits_free(struct limits *limits);
-/* New ones; tunnels that are there stay. */
+/* Changes the settings. Existing tunnels are kept. */
 void limits_set(struct limits *limits, const struct limits_settings *settings);
 
-/* Counts a tunnel, from before its worker is dialled until both its sides are through with it; else the limit that does
- * not allow one more, or LIMIT_MEMORY. */
+/* Counts a tunnel. Call before dialling its worker, and limits_leave once both sides are closed. Returns LIMIT_NONE, or the limit
+ * that allows no further tunnel, or LIMIT_MEMORY. */
 enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
     __attribute__((warn_unused_result));
 void limits_leave(struct limits *limits, const struct limits_owner *owner);
-/* The organisation of a tunnel that entered without one is known now: counts the tunnel for it, and makes it answer for what the
- * tunnel holds. Otherwise returns LIMIT_org or LIMIT_MEMORY, and nothing has changed. */
+/* Counts a tunnel that entered without an organisation for the organisation now known, which becomes the owner of the tunnel's
+ * memory. Returns LIMIT_org or LIMIT_MEMORY and changes nothing if that fails. */
 struct limits_use;
 enum limit limits_name_org(struct limits *limits, const struct limits_owner *owner, struct limits_use *use)
     __attribute__((warn_unused_result));
-/* How many tunnels this limit allows the owner now: what is said of one that was reached. */
+/* Returns the number of tunnels that this limit allows the owner, for messages about a reached limit. */
 uint64_t limits_most(const struct limits *limits, const struct limits_owner *owner, enum limit limit);
 uint64_t limits_tunnels(const struct limits *limits);
 
-/* Writes the name under which a client that has shown no token owns what it uses (limits_owner.client; client_site.h). */
+/* Writes the owner name of an unauthenticated client (limits_owner.client; client_site.h). */
 enum { LIMITS_CLIENT_NAME = 46 };
 void limits_client_name(const struct limits *limits, const struct address *source,
                         char name[LIMITS_CLIENT_NAME]);
 
-/* The sandboxes with most tunnels, the one with most first; for views. */
+/* The sandboxes with most tunnels, in descending order, for views. */
 enum {
     LIMITS_NAME_SHOWN = 200
-}; /* bytes of namespace "/" sandbox that are kept; without the namespace where it is `default` */
+}; /* bytes kept of namespace "/" sandbox; the namespace `default` is omitted */
 struct limits_busy {
     uint64_t tunnels;
     size_t len;
     uint8_t name[LIMITS_NAME_SHOWN];
 };
-/* Fills at most `room`; returns how many. */
+/* Fills at most `room` entries and returns their number. */
 size_t limits_busiest(struct limits *limits, struct limits_busy *busy, size_t room);
 
-/* Held memory has changed by so many bytes. */
+/* Adds a change of held memory, in bytes. */
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
-/* Over half of `memory` is held. */
+/* Returns true if more than half of `memory` is held. */
 bool limits_is_short(const struct limits *limits);
 
-/* What one tunnel holds, as the limits know it, and who answers for that. An owner's share is memory by the number of
- * owners that hold any; all clients without a token are one. These hold LIMITS_SLICE of memory at most, one address
- * half of that. */
+/* The memory that one tunnel holds, and its owner. An owner's share is the memory divided by the number of owners that hold any;
+ * all unauthenticated clients are one owner. Together they may hold 1/LIMITS_SLICE of the memory, and one address half of that. */
 struct limits_holder;
 struct limits_use {
     struct limits_holder *holder;
@@ -125,22 +123,22 @@ struct limits_use {
 };
 enum { LIMITS_SLICE = 4 }; /* a quarter */
 
-/* Never fails: when memory is short, the owner is a client of whom nothing is known. Ended by limits_use_end. */
+/* Begins a use, to be ended by limits_use_end. Never fails: if memory is short, an unknown unauthenticated client is the owner. */
 struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
-/* It holds nothing any more. Fine for one that is zero. */
+/* Ends a use, which then holds nothing. A zeroed use is allowed. */
 void limits_use_end(struct limits *limits, struct limits_use *use);
-/* From now on another owner answers for it. */
+/* Gives the use to another owner. */
 void limits_use_move(struct limits *limits, struct limits_use *use, const struct limits_owner *owner);
-/* By now it holds so many bytes, which limits_hold counts beside this; waits: it cannot become whole, and so give back
- * what it holds, for want of memory. */
+/* Sets the number of bytes that the tunnel holds, which the caller also reports to limits_hold. `waits` is true if a message of the
+ * tunnel cannot be completed, and its memory not be freed, because memory is short. */
 void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held, bool waits);
-/* How many more bytes a tunnel may take in that holds `held` by now, so that its buffers, which grow by doubling, stay
- * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
- * stop and who holds little goes on. A quarter of memory is kept for what has to become whole before it is given back:
- * there only the buffer counts that `grows`, by what it has taken already, since all else that is held waits for it.
- * An owner beyond its share gets nothing that others wait for. One within its share may fill that when there is no more
- * until what all hold of more than LIMITS_LEAST for each tunnel is twice as much as there is. */
-enum { LIMITS_LEAST = 32 << 10 }; /* bytes: what a tunnel holds at most however short memory is */
+/* Returns the number of further bytes that a tunnel holding `held` bytes may read, so that its buffers, which double in size, stay
+ * within the tunnel's part. The part is a fraction of the free memory and shrinks as memory fills, so that the largest holders stop
+ * first. limits_room leaves a quarter of the memory to limits_room_whole, for messages that must be complete before their memory is
+ * freed; only the buffer that `grows` counts there, because all other held memory waits for that buffer. An owner above its share
+ * gets no memory that others wait for. An owner below its share may fill the share even if no memory is free, as long as the sum of
+ * all tunnels' memory above LIMITS_LEAST each is less than twice the memory. */
+enum { LIMITS_LEAST = 32 << 10 }; /* bytes that a tunnel may hold however short memory is */
 size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held);
 size_t limits_room_whole(const struct limits *limits, const struct limits_use *use, uint64_t held,
                          uint64_t grows);
@@ -148,39 +146,39 @@ size_t limits_room_whole(const struct limits *limits, const struct limits_use *u
  * what does not fit then is not waited for. */
 bool limits_fits(const struct limits *limits, const struct limits_use *use, uint64_t grows);
 
-/* Who gives way to those that wait: every LIMITS_ROUND all that could are shown, twice. The largest tunnels of the owner
- * that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are who has
- * less than its share, unless all have. If it is clients without a token that lack room, within their slice, it is one
- * of these. */
+/* A round of eviction, to free memory for waiting tunnels. Every LIMITS_ROUND, the caller passes all tunnels that could end to
+ * limits_round_look, and then to limits_round_takes. The largest tunnels of the owner that holds most are evicted, until the missing
+ * memory or a sixteenth of all memory is free. An owner below its share is spared unless all are. If only unauthenticated clients
+ * lack memory, within their slice, one of them is chosen. */
 #define LIMITS_ROUND (250 * MILLISECOND)
 struct limits_round {
-    uint64_t lacking; /* bytes to be given back */
+    uint64_t lacking; /* bytes still to be freed */
     const struct limits_holder
-        *nobody; /* NULL: anybody can be taken; else: those of whom this is the owner */
+        *nobody; /* the only owner that can be chosen; NULL if any can */
     const struct limits_holder
-        *owner;    /* who holds most, maybe gone by now; of clients without a token: all of them */
-    uint64_t most; /* what it holds */
+        *owner;    /* owner that holds most, maybe freed by now; one owner for all unauthenticated clients */
+    uint64_t most; /* bytes that `owner` holds */
     const struct limits_holder
-        *one;               /* of clients without a token: the address that holds most; else the owner */
-    uint64_t ones, largest; /* what that holds, and its largest tunnel */
+        *one;               /* unauthenticated address that holds most; otherwise equal to `owner` */
+    uint64_t ones, largest; /* bytes held by `one`, and by its largest tunnel */
 };
 
-/* False: nobody waits, or there is room. */
+/* Begins a round. Returns false if no tunnel waits, or memory is free. */
 bool limits_round_begin(const struct limits *limits, struct limits_round *round);
 void limits_round_look(struct limits_round *round, const struct limits_use *use);
-/* Behind all looks: whether it ends. */
+/* Returns true if the caller must end this tunnel. Call after limits_round_look for all tunnels. */
 bool limits_round_takes(const struct limits *limits, struct limits_round *round,
                         const struct limits_use *use);
 
-/* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
- * for one sandbox; at least one. */
+/* LIMITS_REPLAY_LEN is the largest replay in bytes. The number of permits is the memory divided by that, and a sandbox may have
+ * 1/LIMITS_REPLAY_SHARE of them; both are at least 1. */
 enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
 
-/* A permit to collect a replay, for a tunnel that has entered; false: not now. */
+/* Takes a permit to collect a replay, for a tunnel that has entered. Returns false if none is free. */
 bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
     __attribute__((warn_unused_result));
 void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);
-/* Nobody else collects one: it is never short of memory. */
+/* Returns true if only one tunnel collects a replay. A single replay is never refused memory. */
 bool limits_replay_alone(const struct limits *limits);
 
 #endif

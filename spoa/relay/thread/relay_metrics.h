@@ -11,7 +11,7 @@
 
 enum count {
     METRIC_TUNNELS, /* {route} */
-    METRIC_RESTING, /* parked tunnels, a part of METRIC_TUNNELS */
+    METRIC_RESTING, /* idle, packed tunnels, a part of METRIC_TUNNELS */
     METRIC_OPENED,  /* {route} */
     METRIC_CLOSED,  /* {route,reason} */
     METRIC_REFUSED, /* {error} */
