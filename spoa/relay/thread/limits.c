@@ -21,7 +21,7 @@ enum {
 /* The counters of one name: for a sandbox, organisation or token the numbers of tunnels and replays; for an owner the number of uses
  * and the bytes that they hold. */
 struct limits_holder {
-    struct limits_holder *next, *of; /* of: the holder of all unauthenticated clients, for one of them; otherwise NULL */
+    struct limits_holder *next, *of; /* member `of`: the holder of all unauthenticated clients; NULL unless this is one of them */
     uint64_t tunnels, replays, uses;
     _Atomic uint64_t held;
     size_t len;
@@ -271,7 +271,7 @@ uint64_t limits_tunnels(const struct limits *l)
     return l->tunnels;
 }
 
-/* ---- who has most ---- */
+/* ---- the sandboxes with most tunnels ---- */
 /* Inserts a holder into the sorted list of `count` entries and drops the smallest if there is no room. */
 static size_t note_busy(struct limits_busy *busy, size_t count, size_t room,
                         const struct limits_holder *holder)
@@ -491,7 +491,7 @@ static uint64_t rest_of_slice(const struct limits *l, const struct limits_use *u
     return half > own ? half - own : 0;
 }
 
-/* Returns the free bytes, without those that waiting owners below their share need. */
+/* Returns the free bytes for this use. An owner above its share leaves the bytes that other owners wait for. */
 static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
 {
     bool nobodys = is_nobodys(l, use);

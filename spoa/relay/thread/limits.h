@@ -18,14 +18,14 @@
 #include "spoa/base/text/address.h"
 
 /* The criteria by which tunnels are counted, beside their total: X(name). */
-#define LIMITS(X)                                                                                      \
-    X(sandbox)                                                                                         \
-    X(org)                                                                                             \
-    X(token)                                                                                           \
-    X(refused)         /* refused tunnels, all together */                                             \
-    X(egress)          /* egress connections of programs in sandboxes, all together */ \
-    X(mux)             /* WebSockets of many requests, and these requests, all together */              \
-    X(client)          /* a part of these, of one unauthenticated client address */           \
+#define LIMITS(X)                                                                          \
+    X(sandbox)                                                                             \
+    X(org)                                                                                 \
+    X(token)                                                                               \
+    X(refused)         /* refused tunnels, all together */                                 \
+    X(egress)          /* egress connections of programs in sandboxes, all together */     \
+    X(mux)             /* WebSockets of many requests, and these requests, all together */ \
+    X(client)          /* a part of these, of one unauthenticated client address */        \
     X(unauthenticated) /* a part of these, of all unauthenticated clients */
 
 enum limit {
