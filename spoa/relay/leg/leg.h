@@ -10,7 +10,8 @@
 #include "spoa/relay/leg/send_queue.h"
 
 #define LEG_FRAME_WHOLE 16384 /* bytes; a longer frame is forwarded in fragments, as its bytes arrive */
-#define LEG_PAUSE       65536 /* bytes; if more are held for a connected peer, the relay stops reading their source */
+/* bytes; if more are held for a connected peer, the relay stops reading their source */
+#define LEG_PAUSE 65536
 /* The number of bytes that may be held beyond the limit: the bytes of one read, and the control frames caused by a read. */
 #define LEG_SLACK (2 * LEG_PAUSE + LEG_FRAME_WHOLE)
 /* The share of LEG_SLACK for heads of fragments, and for control frames until reading stops. */
@@ -20,8 +21,10 @@
 struct leg_settings {
     uint64_t keepalive;  /* silence after which the relay sends a Ping, in µs */
     uint64_t dead_after; /* silence after a Ping that makes the peer count as dead, in µs */
-    uint64_t stall;      /* longest time in which the peer takes none of the held bytes, in µs; 0 if unlimited */
-    bool empty_frame;    /* the relay sends an empty binary frame instead of a Ping, and the peer never counts as dead */
+    /* longest time in which the peer takes none of the held bytes, in µs; 0 if unlimited */
+    uint64_t stall;
+    /* the relay sends an empty binary frame instead of a Ping, and the peer never counts as dead */
+    bool empty_frame;
 };
 
 /* The members that every message needs come first, to share cache lines. */
@@ -37,8 +40,10 @@ struct leg {
     bool reading;
     bool pours;               /* the peer sends in bulk: enough bytes at a time to be worth a pipe */
     bool close_in, close_out; /* a Close was received; a Close was sent */
-    bool cut;                 /* memory was short for the rest of a partly sent frame, so no further frame can be sent */
-    size_t dropped;           /* bytes read together with the ones that made the decoder fail, and never decoded */
+    /* memory was short for the rest of a partly sent frame, so no further frame can be sent */
+    bool cut;
+    /* bytes read together with the ones that made the decoder fail, and never decoded */
+    size_t dropped;
 
     uint64_t read;     /* bytes of `data` that the peer has certainly read */
     uint64_t asked;    /* bytes of `data` that a Pong to the last Ping of the relay proves read */

@@ -321,10 +321,10 @@ static bool holds(const void *object)
 static const struct image_field fields[] = {
     IMAGE_BUFFER_USUALLY(struct send_queue, frames, USUAL_LIMIT),
     IMAGE_NUMBER(struct send_queue, sent, UINT32_MAX),
-    IMAGE_NUMBER(struct send_queue, unseen, UINT32_MAX), /* forward_gather makes this 0 before an image for another process */
+    /* forward_gather makes this 0 before an image for another process */
+    IMAGE_NUMBER(struct send_queue, unseen, UINT32_MAX),
     IMAGE_NUMBER(struct send_queue, controls, UINT32_MAX),
-    IMAGE_NUMBER(struct send_queue, message, WS_BINARY),
-    IMAGE_FLAG(struct send_queue, keeps),
+    IMAGE_NUMBER(struct send_queue, message, WS_BINARY), IMAGE_FLAG(struct send_queue, keeps),
     IMAGE_BY(struct send_queue, part_count, image_parts),
     IMAGE_DERIVED(struct send_queue, parts), /* written by image_parts */
 };

@@ -15,13 +15,15 @@
 #define MUX_PROTOCOL "cellgate.mux.v1"
 
 enum mux_frame_type {
-    MUX_FRAME_REQUEST = 1,  /* sent by the client: JSON, see message.h */
-    MUX_FRAME_RESPONSE = 2, /* sent by the gate: {"status":200,"headers":{"name":"value","name":["value","value"]}} */
-    MUX_FRAME_DATA = 3,     /* sent by both sides: bytes of the body */
-    MUX_FRAME_END = 4,      /* sent by both sides to end the body; empty, or {"trailers":{...}} */
-    MUX_FRAME_RESET =
-        5, /* sent by both sides to abort; empty, or by the gate {"code":"...","message":"...","status":502} */
-    MUX_FRAME_CREDIT = 6 /* sent by both sides: the number of bytes of DATA that the peer may send in addition, 4 bytes, big-endian */
+    MUX_FRAME_REQUEST = 1, /* sent by the client: JSON, see message.h */
+    /* sent by the gate: {"status":200,"headers":{"name":"value","name":["value","value"]}} */
+    MUX_FRAME_RESPONSE = 2,
+    MUX_FRAME_DATA = 3, /* sent by both sides: bytes of the body */
+    MUX_FRAME_END = 4,  /* sent by both sides to end the body; empty, or {"trailers":{...}} */
+    /* sent by both sides to abort; empty, or by the gate {"code":"...","message":"...","status":502} */
+    MUX_FRAME_RESET = 5,
+    /* sent by both sides: the number of bytes of DATA that the peer may send in addition, 4 bytes, big-endian */
+    MUX_FRAME_CREDIT = 6
 };
 
 enum {

@@ -379,7 +379,8 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
                                 (client->below.len && client->below.at[client->below.len - 1] == '/')));
     writer_put(w, m->path);
     bool foreign = bearer.len && client_has(client, SLICE_LITERAL("authorization"));
-    if (foreign) { /* the header belongs to the application: the token goes into the query, and the agent removes it there */
+    /* the header belongs to the application: the token goes into the query, and the agent removes it there */
+    if (foreign) {
         writer_text(w, slice_find(m->path, '?') < m->path.len ? "&" BEARER_PARAMETER : "?" BEARER_PARAMETER);
         writer_put(w, bearer);
     }

@@ -13,9 +13,10 @@
 #define MUX_PROTOCOL_RESUMED "cellgate.mux.v1.resume"
 
 enum {
-    MUX_NUMBERS_HIGH = 512 << 10,     /* kept bytes at which the owner stops reading answers */
-    MUX_NUMBERS_LOW = 384 << 10,      /* kept bytes at which the owner reads answers again */
-    MUX_NUMBERS_WINDOW_LEAST = 131072 /* smallest buffer that a client may announce, in bytes: two pieces of a body */
+    MUX_NUMBERS_HIGH = 512 << 10, /* kept bytes at which the owner stops reading answers */
+    MUX_NUMBERS_LOW = 384 << 10,  /* kept bytes at which the owner reads answers again */
+    /* smallest buffer that a client may announce, in bytes: two pieces of a body */
+    MUX_NUMBERS_WINDOW_LEAST = 131072
 };
 
 struct mux_numbers {
@@ -23,7 +24,8 @@ struct mux_numbers {
     uint64_t window;  /* highest cost of unacknowledged items, in each direction */
 
     /* to the client */
-    struct buffer kept;    /* frames of the items after `acknowledged`; the owner appends each item as one frame */
+    /* frames of the items after `acknowledged`; the owner appends each item as one frame */
+    struct buffer kept;
     uint64_t acknowledged; /* number of the last item that the client acknowledged */
     uint64_t sent;         /* highest item given to any leg */
     uint64_t given;        /* last item given to this leg, or acknowledged */

@@ -38,13 +38,15 @@ enum adapter_verdict {
 /* The outcome of a redial, once the adapter knows it. */
 enum adapter_outcome { ADAPTER_PENDING, ADAPTER_EXACT, ADAPTER_GAP };
 #define ADAPTER_UNKNOWN UINT64_MAX /* gap of unknown size */
-#define ADAPTER_NO_MORE UINT64_MAX /* value in place of a time: the session has ended, and sends nothing more */
+/* value in place of a time: the session has ended, and sends nothing more */
+#define ADAPTER_NO_MORE UINT64_MAX
 
 /* The adapter's changes to a piece; zeroed by the caller. */
 struct adapter_edit {
     struct buffer insert; /* frames that go to the client first; the caller frees it */
-    uint8_t opened;       /* opcode of the unfinished message in `insert` that the piece continues; 0 if there is none */
-    size_t skip;          /* the number of bytes dropped from the start of the piece */
+    /* opcode of the unfinished message in `insert` that the piece continues; 0 if there is none */
+    uint8_t opened;
+    size_t skip; /* the number of bytes dropped from the start of the piece */
     enum adapter_outcome outcome;
     uint64_t gap; /* size of the gap in bytes, or ADAPTER_UNKNOWN */
 };
@@ -53,13 +55,14 @@ struct adapter_start {
     struct slice target; /* path and query towards the worker; borrowed for the call */
     uint32_t id[4];      /* unpredictable */
     size_t buffer;       /* the number of bytes that may be held for one leg */
-    bool
-        rechecks; /* the relay opens a second connection to the worker that serves if the adapter asks for it */
+    /* the relay opens a second connection to the worker that serves if the adapter asks for it */
+    bool rechecks;
 };
 
 enum adapter_answer {
     ADAPTER_GOES_ON,
-    ADAPTER_PLAIN,   /* the first worker does not speak this protocol; the tunnel continues with adapter `none` */
+    /* the first worker does not speak this protocol; the tunnel continues with adapter `none` */
+    ADAPTER_PLAIN,
     ADAPTER_EXPIRED, /* the session no longer has the messages that this tunnel needs */
     ADAPTER_BROKEN,  /* the answer contradicts the protocol */
 };
@@ -104,8 +107,9 @@ struct adapter {
     const char *name;
     bool exact;   /* the next worker continues a message to the client that was cut */
     bool overlap; /* the relay may dial the new worker while the old worker still serves */
-    bool tagged;  /* binary messages with a leading byte 00 are input, which may be split into several messages */
-    bool one_leg; /* the relay reports a loss to the client and does not redial */
+    /* binary messages with a leading byte 00 are input, which may be split into several messages */
+    bool tagged;
+    bool one_leg;      /* the relay reports a loss to the client and does not redial */
     size_t insert_max; /* largest insert, in bytes */
     size_t state_len;  /* size of the state, zeroed bytes per tunnel */
 

@@ -346,16 +346,17 @@ static bool holds(const void *state)
 }
 
 static const struct image_field fields[] = {
-    IMAGE_ANY(struct since, delivered), /* may exceed OFFSET_MAX, because output continues after the last offset that a replay may have */
-    IMAGE_ANY(struct since, requested),   IMAGE_ANY(struct since, position),
-    IMAGE_ANY(struct since, asked),       IMAGE_FLAG(struct since, pipes),
-    IMAGE_FLAG(struct since, viewer),     IMAGE_FLAG(struct since, resumed),
-    IMAGE_FLAG(struct since, unresolved), IMAGE_FLAG(struct since, connected),
-    IMAGE_FLAG(struct since, swallow),    IMAGE_FLAG(struct since, torn),
-    IMAGE_FLAG(struct since, restarted),  IMAGE_ANY(struct since, tag),
-    IMAGE_FLAG(struct since, text),       IMAGE_FLAG(struct since, inside),
-    IMAGE_FLAG(struct since, begun),      IMAGE_FLAG(struct since, absurd),
-    IMAGE_BYTES(struct since, head),      IMAGE_ANY(struct since, head_len),
+    /* may exceed OFFSET_MAX, because output continues after the last offset that a replay may have */
+    IMAGE_ANY(struct since, delivered),  IMAGE_ANY(struct since, requested),
+    IMAGE_ANY(struct since, position),   IMAGE_ANY(struct since, asked),
+    IMAGE_FLAG(struct since, pipes),     IMAGE_FLAG(struct since, viewer),
+    IMAGE_FLAG(struct since, resumed),   IMAGE_FLAG(struct since, unresolved),
+    IMAGE_FLAG(struct since, connected), IMAGE_FLAG(struct since, swallow),
+    IMAGE_FLAG(struct since, torn),      IMAGE_FLAG(struct since, restarted),
+    IMAGE_ANY(struct since, tag),        IMAGE_FLAG(struct since, text),
+    IMAGE_FLAG(struct since, inside),    IMAGE_FLAG(struct since, begun),
+    IMAGE_FLAG(struct since, absurd),    IMAGE_BYTES(struct since, head),
+    IMAGE_ANY(struct since, head_len),
 };
 static IMAGE_TABLE(table, struct since, fields, .holds = holds);
 

@@ -8,17 +8,19 @@
 
 #include <stdlib.h>
 
-#define ASK_PATIENCE     (3 * SECOND)
-#define TICK             (100 * MILLISECOND) /* interval between checks for overdue questions */
-#define LEISURE          (5 * MILLISECOND)   /* time in which watches are collected, because no owner waits for one */
-#define RECONNECT_LEAST  (100 * MILLISECOND)
-#define RECONNECT_MOST   SECOND
-#define QUESTION_MAX     SPOP_FRAME_USUAL
-#define UNWATCH_MAX      128
-#define HELLO_PATIENCE   (5 * SECOND) /* time limit for connecting and the agent's HELLO */
-#define INPUT_MAX        (4 * SPOP_FRAME_MAX)
-#define OUTPUT_MAX       (64 << 20)
-#define TAKEN_BACK(most) (1 + (most) / 8) /* largest number of open cell-unwatch messages, in addition to the questions */
+#define ASK_PATIENCE (3 * SECOND)
+#define TICK         (100 * MILLISECOND) /* interval between checks for overdue questions */
+/* time in which watches are collected, because no owner waits for one */
+#define LEISURE         (5 * MILLISECOND)
+#define RECONNECT_LEAST (100 * MILLISECOND)
+#define RECONNECT_MOST  SECOND
+#define QUESTION_MAX    SPOP_FRAME_USUAL
+#define UNWATCH_MAX     128
+#define HELLO_PATIENCE  (5 * SECOND) /* time limit for connecting and the agent's HELLO */
+#define INPUT_MAX       (4 * SPOP_FRAME_MAX)
+#define OUTPUT_MAX      (64 << 20)
+/* largest number of open cell-unwatch messages, in addition to the questions */
+#define TAKEN_BACK(most) (1 + (most) / 8)
 
 struct agent_client {
     struct loop *loop;

@@ -19,11 +19,12 @@ struct agent_client;
 /* The content of a question: the tunnel's handover, and the facts already known. */
 struct question_text {
     struct handover handover;
-    int64_t epoch;       /* epoch already known; negative if none is */
-    struct address addr; /* address of the known worker; family 0 if the worker has none, as on a Unix socket */
-    int32_t idle;        /* seconds without use of the tunnel, for a watch; negative if irrelevant */
-    bool settles;        /* answer.ticket replaces the ticket */
-    void *memory;        /* QUESTION_TEXTS bytes, aligned, for texts of the handover */
+    int64_t epoch; /* epoch already known; negative if none is */
+    /* address of the known worker; family 0 if the worker has none, as on a Unix socket */
+    struct address addr;
+    int32_t idle; /* seconds without use of the tunnel, for a watch; negative if irrelevant */
+    bool settles; /* answer.ticket replaces the ticket */
+    void *memory; /* QUESTION_TEXTS bytes, aligned, for texts of the handover */
 };
 #define QUESTION_TEXTS 32768
 
@@ -42,7 +43,8 @@ enum question_state { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION
 struct question {
     const struct question_user *user;
     void *owner;
-    bool watch; /* the question is a watch, which may wait some milliseconds to be sent together with others */
+    /* the question is a watch, which may wait some milliseconds to be sent together with others */
+    bool watch;
 
     /* ---- private to the client ---- */
     uint8_t state; /* enum question_state */

@@ -21,10 +21,12 @@ struct dial_options {
     size_t head_max;
     struct upgrade_kept *upgrade; /* borrowed; receives the choices of the worker */
     const struct target *to;      /* borrowed for the call */
-    int *
-        ahead; /* a descriptor of dial_connect to the same target, which the dial takes over and sets to -1; NULL or -1 if there is none */
-    const char *folder; /* folder that the target's Unix socket must be in (net_connect_beneath); borrowed for the call */
-    struct slice probe; /* path of a question about the session, sent in place of the upgrade; absent if there is none */
+    /* a descriptor of dial_connect to the same target, which the dial takes over and sets to -1; NULL or -1 if there is none */
+    int *ahead;
+    /* folder that the target's Unix socket must be in (net_connect_beneath); borrowed for the call */
+    const char *folder;
+    /* path of a question about the session, sent in place of the upgrade; absent if there is none */
+    struct slice probe;
     struct slice query, fields; /* additions of the adapter; borrowed for the call */
     bool first;                 /* this is the tunnel's first dial, so the body of a refusal is kept, too */
     /* Receives the outcome, once, after dial_new has returned. */
@@ -49,8 +51,9 @@ size_t dial_held(const struct dial *dial);
 /* ---- after done ---- */
 unsigned dial_status(const struct dial *dial);
 const struct http_head *dial_head(const struct dial *dial); /* NULL if there was no head */
-struct slice dial_body(const struct dial *dial);            /* up to 64 KiB of the body, of an answer other than 101 */
-const char *dial_why(const struct dial *dial);              /* the reason of a failure, for the log */
+/* up to 64 KiB of the body, of an answer other than 101 */
+struct slice dial_body(const struct dial *dial);
+const char *dial_why(const struct dial *dial); /* the reason of a failure, for the log */
 /* Returns the socket of a DIAL_OPEN, which the caller then owns. */
 int dial_take(struct dial *dial);
 /* Returns the bytes that the worker has already sent after its 101. */

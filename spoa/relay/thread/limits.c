@@ -10,18 +10,18 @@
 
 enum {
     SHARDS = 64,
-    WHOLE_PART = 4,  /* divisor of memory, for messages that must become complete */
-    TUNNEL_PART = 4, /* divisor of free memory: the largest part of one tunnel */
-    GIVEN_PART = 16, /* divisor of memory: the most freed in one round */
-    FULL_PART =
-        8, /* divisor of memory: with less than this free, an owner may fill its share alone */
+    WHOLE_PART = 4,    /* divisor of memory, for messages that must become complete */
+    TUNNEL_PART = 4,   /* divisor of free memory: the largest part of one tunnel */
+    GIVEN_PART = 16,   /* divisor of memory: the most freed in one round */
+    FULL_PART = 8,     /* divisor of memory: with less than this free, an owner may fill its share alone */
     WANTED_MORE = 8192 /* bytes beyond the held ones, which give a waiting tunnel room for 4096 bytes */
 };
 
 /* The counters of one name: for a sandbox, organisation or token the numbers of tunnels and replays; for an owner the number of uses
  * and the bytes that they hold. */
 struct limits_holder {
-    struct limits_holder *next, *of; /* member `of`: the holder of all unauthenticated clients; NULL unless this is one of them */
+    /* member `of`: the holder of all unauthenticated clients; NULL unless this is one of them */
+    struct limits_holder *next, *of;
     uint64_t tunnels, replays, uses;
     _Atomic uint64_t held;
     size_t len;
@@ -40,8 +40,9 @@ struct limits {
     _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
-    _Atomic uint64_t owners, wanted; /* the number of owners that hold memory; bytes that waiting tunnels need */
-    _Atomic uint64_t above;          /* sum of the bytes above LIMITS_LEAST of each tunnel */
+    /* the number of owners that hold memory; bytes that waiting tunnels need */
+    _Atomic uint64_t owners, wanted;
+    _Atomic uint64_t above; /* sum of the bytes above LIMITS_LEAST of each tunnel */
     struct hash_secret secret;
     struct shard shards[SHARDS];
     _Atomic uint64_t nobody_wants; /* bytes that waiting unauthenticated clients need */

@@ -60,11 +60,11 @@ struct limits_settings { /* 0 means unlimited */
 /* The owner of a tunnel. An absent or empty member is not counted. */
 struct limits_owner {
     struct slice space, sandbox, org, token;
-    struct slice
-        client; /* address prefix of an unauthenticated client; all other slices are then absent */
+    struct slice client; /* address prefix of an unauthenticated client; all other slices are then absent */
     bool refused;
-    bool egress;   /* an egress connection of the sandbox, counted apart from tunnels to the sandbox */
-    bool inside;   /* an upgrade inside an egress connection; a sandbox has a separate, equal limit of these */
+    bool egress; /* an egress connection of the sandbox, counted apart from tunnels to the sandbox */
+    /* an upgrade inside an egress connection; a sandbox has a separate, equal limit of these */
+    bool inside;
     bool mux;      /* a WebSocket of many requests, or a request in one */
     uint64_t most; /* the sandbox's own limit, beside the configured one; 0 if there is none */
 };
@@ -152,15 +152,13 @@ bool limits_fits(const struct limits *limits, const struct limits_use *use, uint
  * lack memory, within their slice, one of them is chosen. */
 #define LIMITS_ROUND (250 * MILLISECOND)
 struct limits_round {
-    uint64_t lacking; /* bytes still to be freed */
-    const struct limits_holder
-        *nobody; /* the only owner that can be chosen; NULL if any can */
+    uint64_t lacking;                   /* bytes still to be freed */
+    const struct limits_holder *nobody; /* the only owner that can be chosen; NULL if any can */
     const struct limits_holder
         *owner;    /* owner that holds most, maybe freed by now; one owner for all unauthenticated clients */
     uint64_t most; /* bytes that `owner` holds */
-    const struct limits_holder
-        *one;               /* unauthenticated address that holds most; otherwise equal to `owner` */
-    uint64_t ones, largest; /* bytes held by `one`, and by its largest tunnel */
+    const struct limits_holder *one; /* unauthenticated address that holds most; otherwise equal to `owner` */
+    uint64_t ones, largest;          /* bytes held by `one`, and by its largest tunnel */
 };
 
 /* Begins a round. Returns false if no tunnel waits, or memory is free. */

@@ -22,8 +22,7 @@ struct lingering_close;
 /* The lingering sockets of one thread. */
 struct lingering_closes {
     struct loop *loop;
-    struct loop_share
-        *share; /* share of the thread's time for all these sockets; NULL for the loop's own */
+    struct loop_share *share; /* share of the thread's time for all these sockets; NULL for the loop's own */
     struct metrics_shard *shard;
     struct limits *limits;                 /* limits that count the bytes held here */
     struct lingering_close *first, **last; /* the oldest; the newest one's `next`, or `first` */

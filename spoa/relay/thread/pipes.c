@@ -122,7 +122,8 @@ size_t pipe_move(struct pipe *from, struct pipe *to, size_t len)
 
 bool pipe_put(struct pipe *to, struct slice bytes)
 {
-    bool put = write(to->in, bytes.at, bytes.len) == (ssize_t)bytes.len; /* a write of at most PIPE_BUF bytes is atomic */
+    /* a write of at most PIPE_BUF bytes is atomic */
+    bool put = write(to->in, bytes.at, bytes.len) == (ssize_t)bytes.len;
 
     to->len += put ? bytes.len : 0;
     return put;

@@ -48,13 +48,14 @@ struct tunnel_rest {
     struct slabs seats;
     struct tunnel_kind kinds[ADAPTER_KINDS];
     struct slabs upgrades; /* memory for most unpacked upgrades, so that they fragment no heap of malloc */
-    struct image_words *words;   /* words that the heads have in common */
-    struct buffer image;         /* memory to write images in */
-    void *head;                  /* TUNNEL_HEAD_MAX bytes for reading an upgrade while memory is short */
-    struct tunnel_io *awake;     /* tunnels that are not packed */
-    struct tunnel_io *look_from; /* tunnel in `awake` where the search for idle ones continues in the next turn; NULL if done */
-    struct loop_timer look;      /* starts a search for idle tunnels; not set while all are packed */
-    size_t resting;              /* the number of packed tunnels */
+    struct image_words *words; /* words that the heads have in common */
+    struct buffer image;       /* memory to write images in */
+    void *head;                /* TUNNEL_HEAD_MAX bytes for reading an upgrade while memory is short */
+    struct tunnel_io *awake;   /* tunnels that are not packed */
+    /* tunnel in `awake` where the search for idle ones continues in the next turn; NULL if done */
+    struct tunnel_io *look_from;
+    struct loop_timer look; /* starts a search for idle tunnels; not set while all are packed */
+    size_t resting;         /* the number of packed tunnels */
 };
 
 /* The deadlines of a thread's tunnels (tunnel_times.c). */
