@@ -49,7 +49,7 @@ void mux_response_forget_head(struct mux_response *r);
 /* Returns the X-Cell-Handover of this request, which HAProxy sends in an interim answer before all others (haproxy.cfg); empty if
  * there is none. */
 struct slice mux_response_handover(const struct mux_response *r);
-/* Parses the trailers after the end of the answer. Returns false if there are none. */
+/* Parses the trailers, mostly 0 fields, of a chunked answer. Returns false if the answer was not chunked or has not ended. */
 bool mux_response_trailers(const struct mux_response *r, struct http_head *head);
 size_t mux_response_held(const struct mux_response *r); /* in bytes of memory */
 
