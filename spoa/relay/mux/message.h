@@ -59,7 +59,7 @@ struct mux_text {
     enum mux_kind kind;       /* kind of the message if it is `wrong` */
 };
 
-struct mux_text mux_text_begin(void); /* a message in the form of sandbox-sdk */
+struct mux_text mux_text_begin(void); /* a message in that form */
 /* Parses the new bytes of a message; `all` is the message from its beginning. Returns false once the message cannot be valid: the
  * caller may then drop all its bytes, and calls mux_text_end with an empty slice. */
 bool mux_text_feed(struct mux_text *t, struct slice all);
