@@ -152,9 +152,8 @@ static void close_between(unsigned first, unsigned last)
         return;
 #endif
     struct rlimit files;
-    unsigned end = getrlimit(RLIMIT_NOFILE, &files) == 0
-                       ? (unsigned)files.rlim_max
-                       : 1024 /* the server may have raised its own limit */;
+    /* up to the hard limit: the server may have raised its own soft one */
+    unsigned end = getrlimit(RLIMIT_NOFILE, &files) == 0 ? (unsigned)files.rlim_max : 1024;
     for (unsigned fd = first; fd <= last && fd < end; fd++)
         close((int)fd);
 }
@@ -283,6 +282,8 @@ static int on_ended(struct keeper *k, int status)
     char more[64];
 
     if (exited && exit_code == KEEPER_HANDED_OVER && k->upgrading) {
+        if (k->stopping)
+            return DAEMON_OK; /* the end was asked for meanwhile: the next program would not know of it */
         finish_upgrade(k);
         return START_ANOTHER;
     }

@@ -414,6 +414,10 @@ bool relay_write_metrics(struct relay *r, struct buffer *to)
     size_t connected = 0;
     each_thread(r, note_gauges, &connected);
     metrics_set(r->shard, METRIC_AGENT, METRIC_PLAIN, connected == r->threads_count);
+    const struct keeper_server *keeper = r->options.keeper;
+    if (keeper) /* the keeper counts the upgrades that it refuses while this server runs */
+        metrics_set(r->shard, METRIC_UPGRADES, METRIC_INDEX(KEEPER_NOT_UPGRADED),
+                    (int64_t)keeper->upgrades[KEEPER_NOT_UPGRADED] + atomic_load(&keeper->board->refused));
     metrics_set(r->shard, METRIC_DRAINING, METRIC_PLAIN, r->draining);
     metrics_set(r->shard, METRIC_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(r->options.log));
     metrics_set(r->shard, METRIC_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(r->options.log));

@@ -11,18 +11,20 @@
 enum { VERSION = 1, PART_MAX = 1 << 30 };
 
 /* What a record has. The tunnel and its request are images of their own, with versions of their own. */
-struct record {
+struct tunnel_record {
     uint32_t client, worker; /* descriptors plus one; 0: there is none */
     struct buffer upgrade, tunnel;
     struct buffer left[2]; /* bytes of each side that were read, and wait for their turn */
 };
 
 static const struct image_field fields[] = {
-    IMAGE_NUMBER(struct record, client, INT32_MAX),       IMAGE_NUMBER(struct record, worker, INT32_MAX),
-    IMAGE_BUFFER(struct record, upgrade, PART_MAX),       IMAGE_BUFFER(struct record, tunnel, PART_MAX),
-    IMAGE_BUFFERS(struct record, left, BUFFER_LIMIT_MAX),
+    IMAGE_NUMBER(struct tunnel_record, client, INT32_MAX),
+    IMAGE_NUMBER(struct tunnel_record, worker, INT32_MAX),
+    IMAGE_BUFFER(struct tunnel_record, upgrade, PART_MAX),
+    IMAGE_BUFFER(struct tunnel_record, tunnel, PART_MAX),
+    IMAGE_BUFFERS(struct tunnel_record, left, BUFFER_LIMIT_MAX),
 };
-static IMAGE_TABLE(record_table, struct record, fields);
+static IMAGE_TABLE(record_table, struct tunnel_record, fields);
 
 /* ---- to hand over ---- */
 
@@ -35,7 +37,8 @@ static bool can_go_on(const struct tunnel_io *io)
 bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
 {
     struct tunnel_io *io = tunnel_wake(seat);
-    struct record record = {.upgrade = buffer_with_limit(PART_MAX), .tunnel = buffer_with_limit(PART_MAX)};
+    struct tunnel_record record = {.upgrade = buffer_with_limit(PART_MAX),
+                                   .tunnel = buffer_with_limit(PART_MAX)};
     struct image image = image_to(to, VERSION, loop_clock());
     const struct upgrade_kept *upgrade = tunnel_rest_upgrade(io);
 
@@ -82,7 +85,7 @@ static void open_socket(struct tunnel_seat *seat, enum side side, uint32_t *desc
 }
 
 /* Makes the tunnel, and takes over what it uses of the record. */
-static bool make(struct relay_thread *thread, struct record *record)
+static bool make(struct relay_thread *thread, struct tunnel_record *record)
 {
     struct upgrade_kept *kept = load_upgrade(thread, buffer_slice(&record->upgrade));
     if (!kept)
@@ -128,7 +131,7 @@ static void close_socket(uint32_t descriptor)
 
 bool tunnel_take_over(struct relay_thread *thread, struct slice bytes)
 {
-    struct record record = {.client = 0};
+    struct tunnel_record record = {.client = 0};
     struct image image = image_from(bytes, VERSION, loop_clock());
 
     image_part(&image, &record_table, &record);

@@ -194,6 +194,7 @@ def test_a_program_that_cannot_serve_is_refused_before_anything_happens(installe
     done = upgrade(installed)
     assert done.returncode == 1 and "the old program goes on" in done.stderr, done
     assert server(installed) == before
+    assert installed.metric('cellgate_relay_upgrades_total{outcome="failed"}') == 1
     pass_both_ways(*pair)
 
 
@@ -345,3 +346,15 @@ def test_no_descriptor_of_the_shared_table_is_a_program_to_be_executed(installed
         os.kill(worker, signal.SIGCONT)
     next_server(installed, worker)
     pass_both_ways(*pair)
+
+
+def test_who_stops_the_relay_while_it_is_upgraded_is_heard(installed):
+    keeper, worker = installed.cell.pid("relay"), server(installed)
+    stop(worker)
+    try:
+        os.kill(keeper, signal.SIGUSR2)
+        installed.cell.says("relay", "upgrading")
+        os.kill(keeper, signal.SIGTERM)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    until(lambda: not alive(keeper), AT_ONCE, "the relay goes on")
