@@ -31,7 +31,7 @@ bool compare_replay(const struct scrollback *s, bool full, bool holed, struct de
            compare_stream(s, TAG_ERRORS, full, holed, &places[1]);
 }
 
-/* Returns the number of bytes of the stream `of` before that place of the other stream. */
+/* Returns the number of bytes of stream `of` that were collected before position `place` of the other stream. */
 static uint64_t bytes_before(const struct scrollback *s, uint8_t of, uint64_t place)
 {
     struct slice rest = buffer_slice(&s->replay.memory), bytes;
@@ -47,7 +47,7 @@ bool compare_gap(const struct scrollback *s, bool full, struct delivered_place p
 {
     bool gap = false;
 
-    /* A client that had read an empty ring to its end lacks what the ring has dropped by now. */
+    /* A client that had read an empty ring to its end lacks the chunks that the ring has dropped since. */
     if (scrollback_had_nothing(s))
         return s->live && full;
     for (uint8_t i = 0; i < 2; i++) {

@@ -6,22 +6,23 @@
 
 #include "spoa/base/table/hash.h"
 
-#define BLOCK_LEN   512  /* bytes that a mark stands for; the head is one, too */
-#define MARKS_LEAST 64   /* of them at first */
-#define MARKS_MOST  2048 /* a MiB */
-#define MARKED_MOST (MARKS_MOST * BLOCK_LEN)
+#define BLOCK_LEN   512                      /* bytes of a block, which has one mark */
+#define MARKS_LEAST 64                       /* first size of the array of marks */
+#define MARKS_MOST  2048                     /* largest size: the marks of a MiB */
+#define MARKED_MOST (MARKS_MOST * BLOCK_LEN) /* bytes of the stream that have marks at most */
 #define MARK_BITS   61
 #define PRIME       ((UINT64_C(1) << MARK_BITS) - 1)
-#define PIECE       64 /* bytes of a tail that are looked for when the whole of it is not there */
-/* bytes in which what was delivered may not be known again, for what is missing */
+#define PIECE       64 /* shortest end of a tail, in bytes, that identifies a place if the whole tail is missing */
+/* Largest distance from a known block to the next, in bytes; more unknown bytes were never delivered, even if chunks are missing. */
 #define STRANGE_MOST (16 * BLOCK_LEN)
 #define BUCKETS_BITS 12
 #define BUCKETS      (1 << BUCKETS_BITS)
-#define BUCKET_MOST  8 /* marks that are looked at for each byte of a replay, whatever the session says */
+#define BUCKET_MOST \
+    8 /* longest chain of the index: bounds the work per byte, because the session chooses the bytes */
 
 /* ---- marks ---- */
-/* A polynomial of the block's words, so that it can roll: modulo a prime and at a secret point, so that no program can
- * say blocks that differ and have the same mark. */
+/* A mark is a polynomial of the block's words, so that it can roll over a replay. It is taken modulo a prime and at a secret point, so
+ * that no program can write different blocks with the same mark. */
 __extension__ typedef unsigned __int128 wide;
 
 static uint64_t reduce(wide x)
@@ -67,7 +68,7 @@ static uint32_t word_at(const uint8_t *at)
     return le32toh(word);
 }
 
-/* Of whole words. */
+/* Returns the mark after appending `bytes`, whose length is a multiple of 4. */
 static uint64_t mark_words(const struct delivered *d, uint64_t mark, struct slice bytes)
 {
     const uint64_t *key = d->key;
@@ -87,6 +88,7 @@ static uint64_t block_mark(const struct delivered *d, struct slice bytes, size_t
     return mark_words(d, 0, slice_sub(bytes, at, BLOCK_LEN));
 }
 
+/* Appends the byte at position `at` of the stream; the mark changes with every fourth byte. */
 static void mark_byte(const struct delivered *d, struct delivered_mark *mark, uint64_t at, uint8_t byte)
 {
     mark->word |= (uint32_t)byte << 8 * (at % 4);
@@ -96,7 +98,7 @@ static void mark_byte(const struct delivered *d, struct delivered_mark *mark, ui
     mark->word = 0;
 }
 
-/* Goes on with the bytes at that place of the stream, which are of one block. */
+/* Appends the bytes at position `at` of the stream, which must belong to one block. */
 static void mark_on(const struct delivered *d, struct delivered_mark *mark, uint64_t at, struct slice bytes)
 {
     for (; at % 4 && bytes.len; at++, bytes = slice_from(bytes, 1))
@@ -108,7 +110,8 @@ static void mark_on(const struct delivered *d, struct delivered_mark *mark, uint
         mark_byte(d, mark, at + i, bytes.at[i]);
 }
 
-/* Room for the mark of that block; it grows while none has been dropped. */
+/* Makes room for the mark of a block. The array doubles until MARKS_MOST; beyond that, new marks replace the oldest. Returns false if
+ * memory is short. */
 static bool make_room(struct delivered *d, uint64_t block)
 {
     size_t size = d->marks_size ? 2 * d->marks_size : MARKS_LEAST;
@@ -143,7 +146,7 @@ static bool put_marks(struct delivered *d, struct slice bytes)
     return true;
 }
 
-/* The blocks whose marks are there: from *oldest to before the result. */
+/* Returns the end of the range of blocks that were complete at `then` and still have marks; *oldest is the first block of the range. */
 static uint64_t marked(const struct delivered *d, const struct delivered_end *then, uint64_t *oldest)
 {
     uint64_t whole = d->end.len / BLOCK_LEN, count = then->len / BLOCK_LEN;
@@ -157,7 +160,7 @@ static uint64_t mark_of(const struct delivered *d, uint64_t block)
     return d->marks[block % d->marks_size];
 }
 
-/* ---- what was delivered ---- */
+/* ---- the delivered output ---- */
 static void put_tail(struct delivered_end *to, struct slice bytes)
 {
     uint64_t at = to->len;
@@ -174,12 +177,13 @@ static void put_tail(struct delivered_end *to, struct slice bytes)
         memcpy(to->tail, behind.at, behind.len);
 }
 
+/* Returns the hash after one more byte. This hash of single bytes only serves delivered_watch. */
 static uint64_t roll(const struct delivered *d, uint64_t mark, uint8_t byte)
 {
     return reduce((wide)mark * d->key[0] + byte);
 }
 
-/* Whether the last bytes of all are those that were the last when it began. */
+/* Sets d->recurs if the stream's tail, after any of the new bytes, equals the tail of the time when the watch began. */
 static void watch(struct delivered *d, struct slice bytes)
 {
     uint64_t weight = PRIME - key_power(d, DELIVERED_TAIL);
@@ -251,9 +255,9 @@ void delivered_free(struct delivered *d)
     *d = (struct delivered){0};
 }
 
-/* ---- where a replay goes on ---- */
+/* ---- the place where a replay continues ---- */
 
-/* The last bytes that were delivered then, in their order. */
+/* Returns the last bytes delivered until `then` in order, copied to `tail`. */
 static struct slice tail_of(const struct delivered_end *then, uint8_t tail[DELIVERED_TAIL])
 {
     size_t len = then->len < DELIVERED_TAIL ? (size_t)then->len : DELIVERED_TAIL;
@@ -299,8 +303,8 @@ static void turn_round(struct slice bytes)
     }
 }
 
-/* Behind the last occurrence, of which there is one: the first one from the end, whatever the bytes are, in one pass. Both are
- * turned round. */
+/* Returns the position after the last occurrence of `wanted`, which must occur. Both slices are reversed for that, and stay reversed:
+ * one search from the end is linear whatever the bytes are. */
 static size_t behind_last(struct slice in, struct slice wanted)
 {
     turn_round(in);
@@ -308,10 +312,10 @@ static size_t behind_last(struct slice in, struct slice wanted)
     return in.len - (size_t)(find(in, 0, wanted) - in.at);
 }
 
-/* The blocks by their marks. Of blocks that are alike nobody knows which one it is. */
+/* Finds blocks by their marks. An entry is 1 + (block - oldest block), or 0 for none. */
 struct index {
-    uint16_t first[BUCKETS], next[MARKS_MOST]; /* 1 + a block's place behind the oldest; 0: none */
-    bool alike[MARKS_MOST];
+    uint16_t first[BUCKETS], next[MARKS_MOST];
+    bool alike[MARKS_MOST]; /* another block has the same mark, so the mark does not identify the block */
 };
 
 static size_t bucket_of(uint64_t mark)
@@ -319,7 +323,7 @@ static size_t bucket_of(uint64_t mark)
     return mark >> (MARK_BITS - BUCKETS_BITS);
 }
 
-/* The place behind the oldest of a block with that mark, and one more; 0: there is none. */
+/* Returns the entry of the block with this mark, or 0 if there is none. */
 static uint16_t look_up(const struct index *index, const struct delivered *d, uint64_t oldest, uint64_t mark)
 {
     uint16_t at = index->first[bucket_of(mark)];
@@ -343,6 +347,7 @@ static void add_to(struct index *index, const struct delivered *d, uint64_t olde
         *link = (uint16_t)(block - oldest + 1);
 }
 
+/* Returns an index of the blocks from `oldest` until `end`, which the thread's next call overwrites. */
 static struct index *index_of(const struct delivered *d, uint64_t oldest, uint64_t end)
 {
     static _Thread_local struct index index;
@@ -353,14 +358,16 @@ static struct index *index_of(const struct delivered *d, uint64_t oldest, uint64
     return &index;
 }
 
-/* What the blocks of a replay that were delivered say of the place where it goes on. Of those that are alike the oldest speaks:
- * its place is the last one. */
+/* The places that the known blocks of a replay suggest: each known block, by its position in the stream and in the replay, gives the
+ * position at which the delivered output ends in the replay. If several blocks have the same mark, the oldest one counts, because it
+ * gives the latest place. */
 struct places {
-    uint64_t last, most; /* of blocks that are like no other; 0: none */
-    uint64_t alike;      /* the last one of others */
-    size_t end;          /* of the last of all these blocks in the replay */
-    bool mixed;          /* what was missing makes them smaller, never larger */
-    bool strange;        /* more stands between them than the rests of two blocks: that was never delivered */
+    uint64_t last, most; /* last and largest place from blocks with a unique mark; 0 if there is none */
+    uint64_t alike;      /* largest place from blocks whose mark is not unique */
+    size_t end;          /* position in the replay after the last known block */
+    bool mixed;          /* a later block gave a larger place, which missing chunks cannot explain */
+    /* the bytes between two known blocks are more than the parts of two blocks, so they were never delivered */
+    bool strange;
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -404,8 +411,8 @@ static struct places places_by_blocks(const struct delivered *d, const struct de
     return places;
 }
 
-/* Whether the tail may stand elsewhere in what was delivered and a ring can still hold: wherever that is, a whole block of it is
- * there. */
+/* Returns true if the tail may also occur elsewhere in the delivered output that a ring can still hold. Wherever it occurs, it covers a
+ * whole block, because DELIVERED_TAIL is two blocks long. */
 static bool tail_recurs(const struct delivered *d, const struct delivered_end *then, struct slice tail,
                         const struct index *index)
 {
@@ -420,7 +427,7 @@ static bool tail_recurs(const struct delivered *d, const struct delivered_end *t
     return false;
 }
 
-/* Whether all that was delivered by then has marks, as far as a ring can still hold it. */
+/* Returns true if all output delivered until `then` that a ring can still hold has marks. */
 static bool is_all_marked(const struct delivered *d, const struct delivered_end *then)
 {
     uint64_t oldest;
@@ -429,7 +436,8 @@ static bool is_all_marked(const struct delivered *d, const struct delivered_end 
     return !oldest || oldest * BLOCK_LEN + MARKED_MOST <= then->len;
 }
 
-/* Whether the bytes begin as what was delivered, as far as that is known. A ring holds no beginning that is further back. */
+/* Returns true if the bytes begin like the delivered output, as far as that is known. A ring cannot hold the beginning of a longer
+ * stream. */
 static bool begins_alike(const struct delivered *d, const struct delivered_end *then, struct slice bytes)
 {
     struct slice head = slice_of(d->head, then->len < DELIVERED_HEAD ? (size_t)then->len : DELIVERED_HEAD);
@@ -443,8 +451,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* In doubt: what begins as the session did goes on where that ended. A ring holds no more than so much of what was delivered; and
- * where much was never delivered, nothing of what was stands behind that. */
+/* Returns the latest place that is possible, for a replay whose place is not certain. A replay that begins like the session may hold all
+ * delivered output. A ring holds MARKED_MOST bytes at most. After many unknown bytes no delivered output follows. */
 static uint64_t latest(const struct delivered_end *then, struct slice bytes, const struct places *places,
                        bool begins)
 {
@@ -456,8 +464,8 @@ static uint64_t latest(const struct delivered_end *then, struct slice bytes, con
     return most;
 }
 
-/* In a replay of which some is missing. Where the tail is not like that of any other part, as the blocks in front of it
- * say, it goes on there; else not before there has been all that was delivered. */
+/* Finds the place in a replay of which some is missing: after the tail, if the blocks before the tail agree and the tail is unique.
+ * Otherwise the place is not certain, and as late as the replay may hold delivered output. */
 static struct delivered_place find_in_part(const struct delivered *d, const struct delivered_end *then,
                                            struct slice bytes, struct slice tail)
 {
@@ -491,7 +499,7 @@ bool delivered_agrees(const struct delivered *d, const struct delivered_end *the
     return true;
 }
 
-/* A ring that has dropped the beginning of the tail begins with its end. */
+/* Returns the length of the end of the tail with which the bytes begin: a ring may have dropped the tail's beginning. */
 static size_t overlap(struct slice bytes, struct slice tail)
 {
     for (size_t from = 1; from + PIECE <= tail.len; from++) {
@@ -502,7 +510,7 @@ static size_t overlap(struct slice bytes, struct slice tail)
     return 0;
 }
 
-/* The whole tail stands once in a full ring. */
+/* Judges `place`, after the only occurrence of the whole tail in the replay of a full ring. */
 static struct delivered_place judge(const struct delivered *d, const struct delivered_end *then,
                                     const struct delivered_replay *replay, struct slice tail, size_t place)
 {
@@ -546,9 +554,9 @@ struct delivered_place delivered_find_tail(const struct delivered_end *then, str
     return (struct delivered_place){true, (uint64_t)(first - bytes.at) + tail.len};
 }
 
-/* ---- what may be delivered again ---- */
+/* ---- output that may come again ---- */
 
-/* How many of them are what is there. */
+/* Returns the number of leading bytes that equal those at `there`. */
 static size_t same(const uint8_t *there, struct slice bytes)
 {
     size_t i = 0;
@@ -558,7 +566,7 @@ static size_t same(const uint8_t *there, struct slice bytes)
     return i;
 }
 
-/* The same of the last bytes. */
+/* Returns the number of leading bytes that equal the stream's tail from position `at` on. */
 static size_t same_in_tail(const struct delivered *d, uint64_t at, struct slice bytes)
 {
     size_t i = 0;
@@ -568,7 +576,7 @@ static size_t same_in_tail(const struct delivered *d, uint64_t at, struct slice 
     return i;
 }
 
-/* The next bytes of a block; false: it is another one. */
+/* Adds the next bytes of a block that may be coming again. Returns false if the block is complete and differs from the delivered one. */
 static bool is_same_block(struct delivered *d, uint64_t at, struct slice bytes)
 {
     uint64_t block = at / BLOCK_LEN, oldest;
@@ -576,7 +584,7 @@ static bool is_same_block(struct delivered *d, uint64_t at, struct slice bytes)
     if (at % BLOCK_LEN == 0)
         d->again = (struct delivered_again){.at = at};
     if (d->again.at != at)
-        return true; /* its beginning has not come */
+        return true; /* the repetition began within this block, so it has no mark to compare */
     mark_on(d, &d->again.mark, at, bytes);
     d->again.at += bytes.len;
     marked(d, &d->end, &oldest);
@@ -604,9 +612,9 @@ size_t delivered_again(struct delivered *d, uint64_t back, struct slice bytes)
     return done;
 }
 
-/* ---- whether it recurs ---- */
+/* ---- a tail that recurs ---- */
 
-/* The tail of what was delivered then occurs once in a replay that ends with it, and is long enough to tell. */
+/* Returns true if the tail of `then` is long enough, and occurs only once in the replay, which ends with it. */
 static bool is_unlike(const struct delivered_end *then, struct slice replay)
 {
     uint8_t memory[DELIVERED_TAIL];
@@ -630,7 +638,7 @@ void delivered_watch(struct delivered *d, const struct delivered_end *then, stru
 
 /* ---- as an image ---- */
 
-/* Each piece of memory is of a fixed size, of which the first `len` bytes are in use. */
+/* Writes or reads the tail: memory of DELIVERED_TAIL bytes, of which the first `len` are in use. */
 static void image_tail(struct image *image, void *object)
 {
     struct delivered_end *end = object;
@@ -641,7 +649,7 @@ static void image_tail(struct image *image, void *object)
 }
 
 static const struct image_field end_fields[] = {
-    IMAGE_NUMBER(struct delivered_end, len, INT64_MAX), /* more may come, and it never begins anew */
+    IMAGE_NUMBER(struct delivered_end, len, INT64_MAX), /* leaves room to grow: the length never wraps */
     IMAGE_BY(struct delivered_end, tail, image_tail),
 };
 IMAGE_TABLE(delivered_end_table, struct delivered_end, end_fields);
@@ -684,7 +692,7 @@ static void image_marks(struct image *image, void *object)
     d->marks_size = marks ? size : 0;
 }
 
-/* What says something has its bytes, and its marks. */
+/* Returns true if a stream that is not empty has its tail and head, and all the marks that it must have. */
 static bool holds(const void *object)
 {
     const struct delivered *d = object;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The adapter's table, and what becomes of each message of the worker (spoa/relay/scrollback/state.h). */
+/* The adapter's table, and the handling of each message of the worker (spoa/relay/scrollback/state.h). */
 #include "spoa/relay/scrollback/pass.h"
 #include "spoa/relay/scrollback/recheck.h"
 #include "spoa/relay/scrollback/replay.h"
 
-#define DOUBT_MAX (10 * SECOND) /* for which live output in doubt is dropped, after its first byte */
+#define DOUBT_MAX (10 * SECOND) /* longest time in which output in doubt (see output_stream) is dropped */
 
 static enum adapter_verdict verdict_of(bool fine, enum adapter_verdict verdict)
 {
@@ -16,7 +16,7 @@ static void start(void *state, const struct adapter_start *start)
     ((struct scrollback *)state)->rechecks = start->rechecks;
 }
 
-/* Notes what the next worker's replay will hold for certain, unless its ring has dropped it. */
+/* Notes how far the delivered output goes now: the next worker's replay has all of it, unless the worker's ring has dropped some. */
 static void request(void *state, struct writer *query, struct writer *fields)
 {
     struct scrollback *s = state;
@@ -84,12 +84,12 @@ static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_p
     s->live = true;
     if (piece->first)
         return ADAPTER_PASS;
-    /* its first fragments were dropped */
+    /* The message's earlier fragments were dropped, so the client gets a whole message of its own. */
     return verdict_of(adapter_put_frame(&edit->insert, WS_BINARY, true, slice_of(&s->tag, 1)), ADAPTER_DROP);
 }
 
-/* Returns how many of these bytes of live output the client has already. Bytes in doubt are not passed while they equal what was
- * delivered, for DOUBT_MAX at most. */
+/* Returns the number of leading bytes of this live output that the client already has. Bytes in doubt are dropped while they equal the
+ * delivered output, for DOUBT_MAX at most. */
 static size_t to_skip(struct scrollback *s, struct output_stream *stream, struct slice bytes, uint64_t now)
 {
     size_t most = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len, same = most;
@@ -106,7 +106,7 @@ static size_t to_skip(struct scrollback *s, struct output_stream *stream, struct
     return same;
 }
 
-/* Passes live output. If the client has the beginning of the message, the rest passes after a tag of its own. */
+/* Passes live output. If the message's beginning is dropped because the client has it, the rest becomes a message with a new tag. */
 static enum adapter_verdict pass_output(struct scrollback *s, struct output_stream *stream,
                                         struct slice bytes, const struct adapter_piece *piece,
                                         struct adapter_edit *edit)
@@ -165,6 +165,7 @@ static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
     return pass_output(s, scrollback_stream(s, s->tag), bytes, piece, edit);
 }
 
+/* Passes or holds the exit code. No output follows it, so an outcome that is still open is counted now. */
 static enum adapter_verdict on_exit_code(struct scrollback *s, const struct adapter_piece *piece,
                                          struct adapter_edit *edit)
 {
@@ -192,7 +193,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     if (tagged)
         s->tag = piece->bytes.at[0];
     if (!s->tag && piece->opcode == WS_BINARY && !piece->last)
-        return ADAPTER_DROP; /* an empty fragment: the message's tag is not known yet */
+        return ADAPTER_DROP; /* an empty first fragment does not have the tag yet */
     switch (s->tag) {
     case TAG_LIVE:
         return on_live(s, piece, edit);
@@ -206,7 +207,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     }
 }
 
-/* ---- times, and questions of the tunnel ---- */
+/* ---- times, and the tunnel's questions ---- */
 static uint64_t due(const void *state)
 {
     return replay_due(state);

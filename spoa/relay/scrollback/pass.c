@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/scrollback/pass.h"
 
-/* Turns the bytes of a record into a frame in place, and moves it down to the end of the frames before it. Returns false if there is
- * no room for its head. */
+/* Turns a record into a frame in place, and moves the frame down to the end of the frames before it. Returns false if there is no room
+ * for the frame's head. */
 static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice bytes)
 {
     struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .length = bytes.len + 1};
@@ -20,8 +20,8 @@ static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice by
     return true;
 }
 
-/* Turns the records of s->replay into frames, in the same memory: a record has at most RECORD_MAX bytes, so that a frame's head and
- * tag are no longer than a record's head. */
+/* Turns the records of s->replay into frames, in the same memory. Invariant: a record has at most RECORD_MAX bytes, so the head and tag
+ * of its frame are never longer than the record's own head. Returns false if memory is short. */
 static bool put_frames(struct scrollback *s, const struct delivered_place places[2])
 {
     struct slice rest = buffer_slice(&s->replay.memory), bytes;
@@ -51,7 +51,7 @@ static bool put_frames(struct scrollback *s, const struct delivered_place places
 
 bool pass_replay(struct scrollback *s, struct delivered_place places[2], struct adapter_edit *edit)
 {
-    /* What the worker before said meanwhile comes next, in the replay or live. */
+    /* The previous worker went on serving after the dial; the client has that output, too, and gets it again in the replay or live. */
     for (unsigned i = 0; i < 2; i++) {
         places[i].at += s->streams[i].delivered.end.len - s->streams[i].joined.len;
         delivered_forget(&s->streams[i].joined);

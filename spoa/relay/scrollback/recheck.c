@@ -6,7 +6,7 @@
 #include "spoa/relay/scrollback/replay.h"
 #include "spoa/relay/scrollback/snapshot.h"
 
-/* ---- what is held ---- */
+/* ---- held output ---- */
 void recheck_hold_live(struct scrollback *s)
 {
     struct settle *c = s->settle;
@@ -43,21 +43,22 @@ bool recheck_hold_exit(struct scrollback *s, const struct adapter_piece *piece)
     c->exited = true;
     if (c->phase == SETTLE_HOLDING)
         c->due = 0;
-    /* If an earlier connection had said the exit, and this one says nothing between `04` and the exit, its own snapshot had all. */
+    /* If an earlier connection had sent the exit code, and this one sends no output between `04` and the exit code, the replay of this
+     * connection was complete. */
     return !(c->after_exit && c->placed && !c->live[0] && !c->live[1]);
 }
 
 void recheck_lost(struct scrollback *s)
 {
     s->after_exit = s->settle && s->settle->exited;
-    s->torn = s->torn || (s->settle && s->settle->gap); /* that gap is declared with the next outcome */
+    s->torn = s->torn || (s->settle && s->settle->gap); /* the next outcome declares this gap */
     settle_free(s->settle);
     s->settle = NULL;
 }
 
-/* ---- how it ends ---- */
+/* ---- the end of the checks ---- */
 
-/* The outcome is known, and nothing is held any more. Returns false if memory is short. */
+/* Reports the outcome, and stops holding output. Returns false if memory is short. */
 static bool end_settling(struct scrollback *s, struct adapter_edit *edit)
 {
     struct settle *c = s->settle;
@@ -69,7 +70,7 @@ static bool end_settling(struct scrollback *s, struct adapter_edit *edit)
     return put;
 }
 
-/* No snapshot continued what was delivered: the held output is judged as a late replay. Returns false if memory is short. */
+/* Judges the held output as a late replay, because no snapshot continued the delivered output. Returns false if memory is short. */
 static bool judge_as_late(struct scrollback *s, struct adapter_edit *edit)
 {
     struct settle *c = s->settle;
@@ -88,7 +89,7 @@ static bool judge_as_late(struct scrollback *s, struct adapter_edit *edit)
     return fine;
 }
 
-/* Believes what is held, as that of a worker that is asked once. Returns false if memory is short. */
+/* Trusts the held output of the serving connection alone, without a snapshot. Returns false if memory is short. */
 static bool believe_live(struct scrollback *s, struct adapter_edit *edit)
 {
     struct settle *c = s->settle;
@@ -111,22 +112,22 @@ bool recheck_give_up(struct scrollback *s, struct adapter_edit *edit)
 
     if (!c->judged || !c->placed)
         return believe_live(s, edit);
-    /* What a snapshot had was delivered, and what is held may be a repetition of it: it is not passed on. */
+    /* A snapshot's output was delivered, and the held output may repeat it. So the held output is dropped, which is a gap. */
     c->gap = c->gap || c->live[0] || c->live[1];
     return pass_held(s, c->live, edit) && end_settling(s, edit);
 }
 
 /* ---- a check ---- */
 
-/* Returns true if the snapshot holds less than the worker has sent to the connection that serves: it never replays before its `04`,
- * and its snapshots say nothing. */
+/* Returns true if the snapshot is shorter than the output on the serving connection. Such a worker never replays before its `04`, so
+ * its snapshots prove nothing. */
 static bool says_nothing(const struct settle *c)
 {
     uint64_t size = c->sizes[0] + c->sizes[1];
     return size < c->first[0] + c->first[1] + c->before[0] + c->before[1] && !scrollback_is_full(size);
 }
 
-/* The snapshot of this size does not continue what was delivered. Returns false if memory is short. */
+/* Handles a snapshot of `size` bytes that does not continue the delivered output. Returns false if memory is short. */
 static bool judge_short(struct scrollback *s, uint64_t size, uint64_t now, struct adapter_edit *edit)
 {
     struct settle *c = s->settle;
@@ -138,8 +139,8 @@ static bool judge_short(struct scrollback *s, uint64_t size, uint64_t now, struc
     return true;
 }
 
-/* The snapshot's new output was delivered; at: how much of the live output is in the snapshot, if `aligned`. Returns false if memory
- * is short. */
+/* Handles a snapshot whose new output was delivered. If `aligned`, the snapshot has the first at[i] bytes of each stream's live output.
+ * Returns false if memory is short. */
 static bool judge_placed(struct scrollback *s, bool aligned, const uint64_t at[2], uint64_t now,
                          struct adapter_edit *edit)
 {
@@ -152,7 +153,7 @@ static bool judge_placed(struct scrollback *s, bool aligned, const uint64_t at[2
     return true;
 }
 
-/* The snapshot of a check is complete. Returns false if memory is short. */
+/* Judges the complete snapshot of a check. Returns false if memory is short. */
 static bool judge_snapshot(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
 {
     struct settle *c = s->settle;

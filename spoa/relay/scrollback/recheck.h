@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recheck: decides by second connections to the worker that serves when its output is complete, and holds its live output until then
- * (spoa/relay/scrollback/settle.h). If no snapshot can be had, or none continues what was delivered, what is held is judged as that of a
- * worker that is asked once (spoa/relay/scrollback/replay.h).
+ * recheck: finds out by second connections to the serving worker when its output is complete, and holds the worker's live output until
+ * then (spoa/relay/scrollback/settle.h). If no snapshot arrives, or none continues the delivered output, the held output is judged like
+ * that of a worker with a single connection (spoa/relay/scrollback/replay.h).
  */
 #ifndef CELLGATE_RELAY_SCROLLBACK_RECHECK_H
 #define CELLGATE_RELAY_SCROLLBACK_RECHECK_H
@@ -10,20 +10,21 @@
 #include "spoa/relay/resume/adapter.h"
 #include "spoa/relay/scrollback/state.h"
 
-/* The worker's own `04` was handled with an s->settle: live output is held from now on. */
+/* Holds live output from now on. Call after the worker's own `04` was handled; s->settle must exist. */
 void recheck_hold_live(struct scrollback *s);
-/* Holds live output. If there is no room, nothing is held any more, and *held is false. Returns false if memory is short. */
+/* Holds a piece of live output. If there is no room, all held output is passed, and *held becomes false. Returns false if memory is
+ * short. */
 bool recheck_hold_output(struct scrollback *s, struct slice bytes, bool *held, struct adapter_edit *edit)
     __attribute__((warn_unused_result));
-/* Holds the exit. Returns false if it is to pass at once. */
+/* Holds the exit code. Returns false if the caller must pass it at once. */
 bool recheck_hold_exit(struct scrollback *s, const struct adapter_piece *piece)
     __attribute__((warn_unused_result));
-/* No further check is made: what is held passes, or is judged as a late replay. Returns false if memory is short. */
+/* Ends the checks: passes the held output, or judges it as a late replay. Returns false if memory is short. */
 bool recheck_give_up(struct scrollback *s, struct adapter_edit *edit) __attribute__((warn_unused_result));
-/* The worker was lost before it was settled: the next one replays what was held. */
+/* Discards the checks of a worker that was lost before it was settled. The next worker replays the held output. */
 void recheck_lost(struct scrollback *s);
 
-/* These do what `struct adapter` says of recheck_at, recheck, recheck_piece and recheck_ended. */
+/* These implement recheck_at, recheck, recheck_piece and recheck_ended of `struct adapter` (spoa/relay/resume/adapter.h). */
 uint64_t recheck_due(const struct scrollback *s);
 bool recheck_tick(struct scrollback *s, uint64_t now, struct adapter_edit *edit, bool *begin)
     __attribute__((warn_unused_result));

@@ -33,7 +33,7 @@ static void set_length(struct records *records, size_t len)
     writer_be(&w, len, 4);
 }
 
-/* Returns the number of bytes that the last record still takes of that stream. */
+/* Returns the number of bytes that the last record can still take, or 0 if the record belongs to the other stream. */
 static size_t room_in_last(const struct records *records, uint8_t tag)
 {
     struct slice record = slice_from(buffer_slice(&records->memory), records->last);

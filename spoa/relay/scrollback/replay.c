@@ -6,10 +6,10 @@
 #include "spoa/relay/scrollback/compare.h"
 #include "spoa/relay/scrollback/pass.h"
 
-#define LATE_PAUSE (250 * MILLISECOND) /* without output of a late replay: it may have ended */
-#define LATE_QUIET (2 * SECOND)        /* without output of a late replay: it has ended */
-#define LATE_MAX   (10 * SECOND)       /* since a late replay began */
-#define CONFIRM    SECOND              /* without output: an open outcome is counted */
+#define LATE_PAUSE (250 * MILLISECOND) /* silence after which a late replay may have ended, and is compared */
+#define LATE_QUIET (2 * SECOND)        /* silence after which a late replay has ended */
+#define LATE_MAX   (10 * SECOND)       /* longest time for a late replay */
+#define CONFIRM    SECOND              /* silence after which an open outcome is counted */
 
 void replay_confirm(struct scrollback *s, struct adapter_edit *edit)
 {
@@ -79,7 +79,7 @@ bool replay_marked(struct scrollback *s, uint64_t now, struct adapter_edit *edit
 
 /* ---- a late replay ---- */
 
-/* Passes the late replay if the places are beyond doubt. */
+/* Passes the late replay if the places of both streams are certain. Returns false if memory is short. */
 static bool try_late(struct scrollback *s, struct adapter_edit *edit)
 {
     struct delivered_place places[2];
@@ -94,8 +94,9 @@ static bool try_late(struct scrollback *s, struct adapter_edit *edit)
     return pass_replay(s, places, edit);
 }
 
-/* As much of each stream as was delivered is collected: if it is the same, the rest passes. For a stream that says the same again
- * and again that place may be too late, if the ring was full. */
+/* Compares a late replay that is at least as long as the delivered output, and passes the rest if the replay begins with that output.
+ * The outcome stays open: if the ring was full and the stream repeats itself, the place may be too late. Returns false if memory is
+ * short. */
 static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
 {
     struct delivered_place places[2];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replay: decides by one connection alone when a worker's replay has ended, and what its outcome is.
- * A worker that has to fetch the ring first says `04` at once, and replays after it as if that were live; chunks may then be missing.
- * A ring that was not full and does not hold what was delivered is such a late replay. It is collected until it continues what was
- * delivered without a doubt, until it is a full ring, or until no more comes; output waits for that for ten seconds at most. A
- * replay that begins with all that was delivered passes, but the ring may have been full and have dropped some before: that is known
- * only when no more comes, and the outcome is open until then.
+ * replay: decides from a single connection when a worker's replay has ended, and what the outcome of the resume is.
+ * A worker that must first fetch the ring sends `04` at once, and replays the ring after `04` as if it were live output; chunks may then
+ * be missing. This is a late replay. The relay recognises it by a replay before `04` that is shorter than a full ring and does not hold
+ * the delivered output. A late replay is collected until it certainly continues the delivered output, until it is as long as a full
+ * ring, or until the worker falls silent; the client waits for ten seconds at most. A replay that begins with all delivered output
+ * passes, but the ring may have been full and have dropped chunks before that. The relay only knows when the worker falls silent, and
+ * the outcome is open until then.
  */
 #ifndef CELLGATE_RELAY_SCROLLBACK_REPLAY_H
 #define CELLGATE_RELAY_SCROLLBACK_REPLAY_H
@@ -15,25 +16,27 @@
 
 /* Each function returns false if memory is short. */
 
-/* The worker has said `04`: its replay passes, or is taken for a late one. */
+/* Handles the worker's `04`: passes its replay, or expects a late one. */
 bool replay_marked(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
     __attribute__((warn_unused_result));
-/* More of a late replay was collected, `before` bytes had been: it passes if it can be compared by now. */
+/* Handles growth of a late replay beyond `before` bytes: passes the replay if the comparison is possible now. */
 bool replay_look(struct scrollback *s, uint64_t before, struct adapter_edit *edit)
     __attribute__((warn_unused_result));
-/* The replay passes, whatever its places are. more: it was too long to be collected, and the rest is not compared. */
+/* Passes the replay, with a gap if the comparison is not certain. more: the replay is too long to be collected, and its rest passes
+ * without a comparison. */
 bool replay_end(struct scrollback *s, bool more, struct adapter_edit *edit)
     __attribute__((warn_unused_result));
-/* Nothing more of the replay will come: an open outcome is counted, and what is collected passes. */
+/* Handles the end of the replay: passes the collected output, and counts an open outcome. */
 bool replay_finish(struct scrollback *s, struct adapter_edit *edit) __attribute__((warn_unused_result));
 
-/* Counts an open outcome: no more of the replay will come, or the worker has said more than a ring holds. */
+/* Counts an open outcome. Call when no more of the replay will come, or when the worker has sent more than a ring holds. */
 void replay_confirm(struct scrollback *s, struct adapter_edit *edit);
-/* Call when the worker has said some more output while the outcome may be open. */
+/* Call after each piece of live output: counts an open outcome if the worker has sent more than a ring holds. */
 void replay_heard(struct scrollback *s, struct adapter_edit *edit);
 
-/* When replay_tick is to be called; UINT64_MAX: not at all. */
+/* Returns the time for the next replay_tick, in µs; UINT64_MAX if there is none. */
 uint64_t replay_due(const struct scrollback *s);
+/* Handles a worker that stayed silent until replay_due. Does nothing before that time. */
 bool replay_tick(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
     __attribute__((warn_unused_result));
 

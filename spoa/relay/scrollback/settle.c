@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
-#define TRIES_MOST \
-    2048 /* places that are compared, whatever the session says; SETTLE_TAIL of them are short */
-#define COMPARED_MOST (2 * SETTLE_MOST) /* bytes that are found equal at all these places together */
+/* Bounds of settle_align's work, because the session chooses the bytes: the number of compared places (up to SETTLE_TAIL of them have
+ * few bytes before them), and the number of equal bytes at all these places together, compared in parts. */
+#define TRIES_MOST    2048
+#define COMPARED_MOST (2 * SETTLE_MOST)
 #define COMPARED_PART 1024
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -90,8 +91,9 @@ bool settle_stands_still(const struct settle *s, uint64_t size)
 
 /* ---- comparison ---- */
 
-/* Returns true if the snapshot ends with the `len` bytes before that place of the live output. They are compared from their end, in
- * parts, because the session chooses where they differ. *left: bytes that may still be found equal; without one the answer is false. */
+/* Returns true if the snapshot ends with the `len` bytes before position `at` of the live output. The bytes are compared from their
+ * end, in parts, because the session chooses where they differ. *left is the remaining budget of equal bytes; the function returns
+ * false when the budget is spent. */
 static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len, uint64_t *left)
 {
     uint64_t done = 0;
@@ -108,12 +110,13 @@ static bool ends_alike(const struct settle_view *v, uint64_t at, uint64_t len, u
     return done == len;
 }
 
-/* Returns how many bytes before a place must agree for it to be believed: all the live output before it, if that is little. */
+/* Returns the number of bytes that must agree before position `at`: SETTLE_TAIL, or all live output before `at` if that is less. */
 static uint64_t needed(const struct settle_view *v, uint64_t at)
 {
     return larger(v->growth, smaller(smaller(at, SETTLE_TAIL), v->snapshot.len));
 }
 
+/* Returns true if the live output continues the snapshot where it must if the worker has dropped no chunk. */
 static bool is_expected(const struct settle_view *v, uint64_t *left)
 {
     return v->expected >= v->before && v->expected <= v->live.len && v->growth <= v->expected &&

@@ -31,9 +31,9 @@ void snapshot_swap_out(struct scrollback *s, const struct snapshot_held *held)
         s->streams[i].collected = held->collected[i];
 }
 
-/* ---- beside what was delivered ---- */
+/* ---- compared with the delivered output ---- */
 
-/* Finds the last bytes that were delivered in the snapshot. Returns true if they stand there once. */
+/* Finds the last delivered bytes in the snapshot. Returns true if these occur there exactly once in each stream. */
 static bool place_tails(const struct scrollback *s, struct delivered_place places[2])
 {
     bool found = true;
@@ -47,16 +47,17 @@ static bool place_tails(const struct scrollback *s, struct delivered_place place
     return found;
 }
 
-/* Places both streams by blocks of what was delivered, rather too late than too early. Returns false if memory is short. */
+/* Finds the places of both streams by blocks of the delivered output. In doubt a place is too late, not too early, so that the client
+ * gets no byte twice. Returns false if memory is short. */
 static bool place_blocks(const struct scrollback *s, bool full, struct delivered_place places[2])
 {
     if (!compare_replay(s, full, true, places))
         return false;
-    compare_gap(s, full, places); /* a stream without a place takes the other one's */
+    compare_gap(s, full, places); /* fills in the place of a stream whose own place was not found */
     return true;
 }
 
-/* Returns true if everything that the client got since the last declared gap stands before the places. */
+/* Returns true if the snapshot has, before the places, all output that the client received after the last declared gap. */
 static bool agrees_since(const struct scrollback *s, const struct delivered_place places[2])
 {
     bool same = s->rebased;
@@ -72,8 +73,8 @@ static bool agrees_since(const struct scrollback *s, const struct delivered_plac
     return same;
 }
 
-/* The client and the snapshot differ before the places, and a gap is declared for that once: from now on the snapshot counts as what
- * the client had, and only what it gets after the places is compared. Returns false if memory is short. */
+/* Handles a difference of client and snapshot before the places. A gap is declared once; from now on the snapshot counts as delivered,
+ * and only output after the places is compared. Returns false if memory is short. */
 static bool rebase(struct scrollback *s, const struct delivered_place places[2])
 {
     bool memory = true;
@@ -117,7 +118,7 @@ bool snapshot_continues(struct scrollback *s, bool full, bool believed, struct d
     return true;
 }
 
-/* ---- beside the live output ---- */
+/* ---- compared with the live output ---- */
 bool snapshot_align(const struct scrollback *s, const struct records *live,
                     const struct delivered_place places[2], uint64_t at[2])
 {

@@ -26,7 +26,7 @@ bool scrollback_is_inside_other(const struct scrollback *s)
     return s->inside && s->tag != TAG_OUTPUT && s->tag != TAG_ERRORS;
 }
 
-/* ---- what is collected ---- */
+/* ---- the collected replay ---- */
 uint64_t scrollback_collected(const struct scrollback *s)
 {
     return s->streams[0].collected + s->streams[1].collected;
@@ -50,6 +50,7 @@ void scrollback_clear_replay(struct scrollback *s)
 }
 
 /* ---- as an image, and its memory ---- */
+/* Returns true if no position of the stream is beyond the delivered output: an image may come from a damaged file. */
 static bool stream_holds(const void *object)
 {
     const struct output_stream *s = object;
