@@ -4,17 +4,22 @@
 
 #include <stdlib.h>
 
-#define IN_MOST     ((size_t)64 << 10) /* bytes of an answer that are read and not looked at yet */
-#define BODY_MOST   ((size_t)16 << 10) /* of them, that one event handles: chunks may be as small as a byte */
-#define EVENTS_MOST ((size_t)2 << 10) /* the same of an event stream, each event of which becomes a message */
-#define OUT_HIGH    ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
-#define OUT_LOW     ((size_t)64 << 10)  /* and from here on again */
-#define IDLE        (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
-#define TICK_MOST   (5 * SECOND)
-#define LARGE       ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
-#define BODY_AHEAD  ((size_t)64 << 10) /* of a request's body, in its stream */
-#define CROWDED     ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
-#define LAST_WORDS  (5 * SECOND)      /* for each part of what is unsent to be taken */
+#define IN_MOST ((size_t)64 << 10) /* largest unhandled input of an answer, in bytes */
+/* bytes of an answer that one event handles at most, because a chunk may be tiny; the same of an event stream, each
+ * event of which becomes a message */
+#define BODY_MOST   ((size_t)16 << 10)
+#define EVENTS_MOST ((size_t)2 << 10)
+/* bytes waiting for the client from which on nothing more is read, and down to which they must shrink before reading resumes */
+#define OUT_HIGH  ((size_t)256 << 10)
+#define OUT_LOW   ((size_t)64 << 10)
+#define IDLE      (60 * SECOND) /* default idle time; there must be one, because anybody may open a socket */
+#define TICK_MOST (5 * SECOND)  /* longest time between two ticks */
+/* size in bytes from which on an output buffer must become empty, and free its memory, before the next answer is put into it */
+#define LARGE      ((size_t)1 << 20)
+#define BODY_AHEAD ((size_t)64 << 10) /* largest part of a request's body in the stream's output, in bytes */
+/* bytes held for unfinished answers from which on only one answer is read at a time, until it is complete */
+#define CROWDED    ((size_t)4 << 20)
+#define LAST_WORDS (5 * SECOND) /* longest time in which a closing peer takes none of the unsent bytes */
 
 static const char *const ends[] = {
 #define X(name, label, text) [MUX_END_##name] = (text),
@@ -67,7 +72,7 @@ void mux_drop(struct mux_request *r, enum mux_outcome outcome)
     stream_close(&r->up);
 }
 
-/* ---- the end of all ---- */
+/* ---- the end of a socket ---- */
 
 void mux_free(struct mux_io *io)
 {
@@ -98,7 +103,7 @@ static void free_later(void *context)
     mux_free(context);
 }
 
-/* Whether the client of a socket that it could resume is told that this is its end. */
+/* Returns true if the relay ends a resumable socket for good, so that its client must not come back. */
 static bool is_final(enum mux_end why)
 {
     return why == MUX_END_IDLE || why == MUX_END_AGE || why == MUX_END_RESTARTING;
@@ -123,7 +128,8 @@ static void end_leg(struct mux_io *io, enum mux_end why, unsigned code, const ch
         stream_finish(s, &linger);
 }
 
-/* What is said already still reaches the client, as far as it takes that; then a Close of this code, 0: none. */
+/* Ends the socket: cuts its requests, delivers the output that waits as far as the client reads it, then sends a Close with `code`, or
+ * none if that is 0. */
 void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
 {
     if (!io->over && io->again && io->leg && is_final(why))
@@ -161,6 +167,7 @@ static void pause_request(struct mux_request *r, bool paused)
     r->paused = paused;
 }
 
+/* Returns a request whose answer is complete but not yet put into the output, or NULL. */
 static struct mux_request *whole_of(const struct mux_io *io)
 {
     struct mux_request *r = io->requests;
@@ -178,8 +185,8 @@ void mux_finish_whole(struct mux_io *io)
     mux_drop(r, MUX_OUTCOME_ANSWERED);
 }
 
-/* A client that does not take what waits for it stops the workers, and its own questions. Answers that have to become whole do
- * so one after another where they are large together. */
+/* Applies back-pressure: a client that does not read its output pauses the reading of answers, and of its own messages. If the
+ * unfinished answers are large together, they are completed one after another. */
 void mux_set_flow(struct mux_io *io)
 {
     const struct buffer *out = mux_out(io);
@@ -188,9 +195,9 @@ void mux_set_flow(struct mux_io *io)
                  : out->size > LARGE && !io->v1 ? 0
                                                 : OUT_LOW,
            high = io->again ? MUX_NUMBERS_HIGH : OUT_HIGH;
-    /* a large answer that waits for an empty buffer has its turn before others add to that */
+    /* A large answer that waits for an empty buffer goes first: nothing else may be added to the buffer. */
     bool full = whole_of(io) || (io->full ? waits > low : waits >= high),
-         crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
+         crowded = io->requests_held >= CROWDED && !io->v1, /* cellgate.mux.v1 streams answers in parts */
         first = true;
     io->full = full;
     bool stopped = mux_limits_look(io) || full;
@@ -205,7 +212,7 @@ void mux_set_flow(struct mux_io *io)
     }
 }
 
-/* Behind whatever has changed: what was put into `out` leaves. */
+/* Call after any change of requests or output: sends the output, and applies back-pressure. */
 void mux_settle(struct mux_io *io)
 {
     if (io->over)
@@ -247,7 +254,7 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
     if (step == MUX_MORE || step == MUX_WHOLE) {
         mux_watch_begin(r);
         mux_note_request(r);
-        if (!mux_limits_fits(io, &r->answer.text)) { /* the others are to go on */
+        if (!mux_limits_fits(io, &r->answer.text)) { /* only this request fails; the socket's others go on */
             mux_refuse_answer(r);
             mux_settle(io);
             return;
@@ -271,7 +278,7 @@ static void on_answer(void *owner)
         mux_v1_answer(r);
         return;
     }
-    if (mux_answer_is_whole(&r->answer)) { /* nothing after the answer counts */
+    if (mux_answer_is_whole(&r->answer)) { /* bytes after the answer are ignored */
         stream_consume(&r->up, bytes.len);
         return;
     }
@@ -304,7 +311,7 @@ static void on_asked(void *owner)
     (void)owner;
 }
 
-/* A large body is given to the stream as it leaves. */
+/* Moves the next part of a large body to the stream's output, as far as BODY_AHEAD has room. Returns false if memory is short. */
 static bool feed_body(struct mux_request *r)
 {
     size_t waits = buffer_len(&r->up.out), room = waits < BODY_AHEAD ? BODY_AHEAD - waits : 0;
@@ -346,7 +353,8 @@ struct mux_request *mux_find(const struct mux_io *io, struct slice id, uint32_t 
     return r;
 }
 
-/* A large one stays in the memory of the message that it is a part of. */
+/* Puts the request's body into the stream's output. A large body is not copied: r->body takes over the memory of the client's message,
+ * of which `body` must be a part. Returns false if memory is short. */
 static bool put_body(struct mux_request *r, struct slice body)
 {
     struct buffer *message = r->io->incoming;
@@ -360,7 +368,8 @@ static bool put_body(struct mux_request *r, struct slice body)
     return true;
 }
 
-/* What HAProxy reads: who asks, and what. */
+/* Writes a PROXY header with the client's address, the request's head and its body for HAProxy. Returns false if the head is too large
+ * or memory is short. */
 static bool put_request(struct mux_request *r, const struct mux_message *m)
 {
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
@@ -370,7 +379,7 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     struct slice proof = io->proof_len ? slice_of(io->proof, io->proof_len) : slice_text(NULL);
     proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), proof);
     mux_message_head(m, &io->asks, &w);
-    /* of a body that follows: what it has credit for, and what stands around each piece of it */
+    /* The limit has room for the credit of a body that follows, and for the chunk heads around its pieces. */
     buffer_set_limit(&r->up.out, w.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : BODY_AHEAD));
     return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && put_body(r, m->body);
 }
@@ -398,7 +407,8 @@ static void add_request(struct mux_io *io, struct mux_request *r)
     io->total++;
 }
 
-/* A request holds as many descriptors as a tunnel does, and more of HAProxy's. */
+/* Counts the request like a tunnel, because it uses at least as many descriptors of the relay and of HAProxy. Returns false if a limit
+ * is reached. */
 static bool may_start(struct mux_io *io)
 {
     enum limit limit = limits_enter(io->thread->limits, &io->owner);
@@ -541,7 +551,7 @@ static bool has_expired(const struct mux_io *io, uint64_t now)
     return age && is_over(io->began, age, now);
 }
 
-/* Whether the client's connection lives is found out by a ping. */
+/* Ends the connection of a client that answers no Ping, or that takes no output for too long; sends a Ping to a silent one. */
 static void look_at_leg(struct mux_io *io, uint64_t now)
 {
     const struct tunnel_settings *s = &io->thread->settings.tunnel;
@@ -556,7 +566,8 @@ static void look_at_leg(struct mux_io *io, uint64_t now)
         ping(io, now);
 }
 
-/* A client that is away has its grace; one that has not got all that was said to it yet has the time of a slow one. */
+/* Returns true if the socket has had no request for the idle time. A client that is away has the grace period instead; a client that
+ * still has output to read has the stall time in addition. */
 static bool is_idle(const struct mux_io *io, uint64_t now)
 {
     bool waits = io->again && io->leg && !mux_numbers_end(&io->again->numbers);
@@ -568,7 +579,8 @@ static void on_tick(void *owner)
 {
     struct mux_io *io = owner;
     if (io->leg)
-        stream_look(&io->leg->stream); /* where this thread stood still, what has arrived has come in time */
+        stream_look(
+            &io->leg->stream); /* if this thread was delayed, input that has arrived counts as in time */
     if (io->over)
         return;
     uint64_t now = loop_clock();
@@ -686,7 +698,7 @@ static bool open_plain(struct mux_io *io, int fd, struct slice early)
     return true;
 }
 
-/* Whether the relay takes any now. */
+/* Returns true if the relay accepts new mux sockets now; otherwise *refusal says why not. */
 static bool may_begin(struct relay_thread *thread, const struct upgrade *upgrade, enum refusal *refusal)
 {
     *refusal = thread->draining ? REFUSAL_draining : REFUSAL_relay_unavailable;
@@ -736,7 +748,7 @@ void mux_ios_drain(struct relay_thread *thread, bool all, bool late)
 {
     for (struct mux_io *io = thread->muxes, *next; io; io = next) {
         next = io->next;
-        bool waits = io->again && io->leg && buffer_len(mux_out(io)); /* for its client to have it */
+        bool waits = io->again && io->leg && buffer_len(mux_out(io)); /* the client has output to read */
         if (all || (!io->count && !waits))
             mux_end_socket(io, MUX_END_RESTARTING, 1012, "restarting");
         if (late && io->leg)

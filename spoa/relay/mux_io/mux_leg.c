@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_leg: the client's connection: its WebSocket, and what is read of it. */
+/* mux_leg: one connection of the client: decodes its WebSocket frames, and hands each whole message to the socket. */
 #include <stdlib.h>
 
 #include "spoa/relay/mux_io/mux_parts.h"
 
-#define IN_MOST  ((size_t)64 << 10)  /* bytes that are read and not looked at yet */
-#define OUT_HIGH ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
-#define OUT_LOW  ((size_t)64 << 10)  /* and from here on again */
+#define IN_MOST ((size_t)64 << 10) /* largest input that is not decoded yet, in bytes */
+/* bytes waiting for the client from which on its messages are not read, and down to which they must shrink before reading resumes */
+#define OUT_HIGH ((size_t)256 << 10)
+#define OUT_LOW  ((size_t)64 << 10)
 
-enum { FRAMES = 64 }; /* and their parts, that one event of a client handles: others have their turn then */
+enum { FRAMES = 64 }; /* frames, or pieces of them, per event: other clients of the thread come next */
 
 size_t mux_leg_held(const struct mux_leg *leg)
 {
@@ -26,7 +27,8 @@ uint64_t mux_leg_announced(const struct mux_leg *leg)
 static void on_message(struct mux_leg *leg)
 {
     struct mux_io *io = leg->io;
-    struct buffer message = leg->message; /* it is the message's until that is through */
+    struct buffer message =
+        leg->message; /* detached, because handling it may end the socket, which frees leg->message */
     struct mux_text reading = leg->reading;
     leg->message = buffer_with_limit(io->most);
     leg->reading = mux_text_begin();
@@ -42,7 +44,8 @@ static void on_message(struct mux_leg *leg)
     buffer_free(&message);
 }
 
-/* False: there is no memory. Of a message that is wrong already nothing is kept. */
+/* Appends an unmasked piece to the message. The rest of a message that is already known to be invalid is not kept. Returns false if
+ * memory is short. */
 static bool keep_piece(struct mux_leg *leg, const struct ws_piece *piece)
 {
     size_t room;
@@ -113,13 +116,14 @@ static void take_event(struct mux_leg *leg, enum ws_event event, const struct ws
 
 /* ---- the stream ---- */
 
-/* Whether what comes is the socket's still. */
+/* Returns true while this connection is its socket's current one, and the socket is open. */
 static bool is_current(const struct mux_leg *leg)
 {
     return leg->io && !leg->io->over;
 }
 
-/* A socket that can be resumed hears acknowledgements however much waits; what else comes then has a bound of its own. */
+/* Returns true if the client's input must not be read. A resumable socket must read acknowledgements however much output waits, because
+ * only they release it. The other messages that arrive then are bounded by mux_numbers, and the Pongs by `full`. */
 static bool rests(const struct mux_leg *leg)
 {
     return leg->io->again ? leg->full : leg->io->stopped;
@@ -143,7 +147,7 @@ void mux_leg_read(struct mux_leg *leg)
     if (io->again)
         io->again->handed = 0;
     while (is_current(leg) && !rests(leg) &&
-           event != WS_MORE && /* an empty frame is told when there are no more bytes */
+           event != WS_MORE && /* not `rest.len`: the decoder reports an empty frame after its last byte */
            events++ < FRAMES) {
         struct ws_piece piece;
         event = ws_decode(&leg->decoder, &rest, &piece);
@@ -163,7 +167,7 @@ void mux_leg_read(struct mux_leg *leg)
     mux_settle(io);
 }
 
-/* There is something to be read: whether there is room for it. */
+/* Runs before the stream reads, and pauses the stream if the limits have no room for the input. */
 static void on_reading(void *owner)
 {
     struct mux_leg *leg = owner;

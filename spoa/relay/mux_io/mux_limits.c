@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_limits: a mux socket and the limits (limits.h): whose it is, what it may hold, when it waits for room, and when it gives
- * way. */
+/* mux_limits: applies the limits (limits.h) to a mux socket: who owns it, how much memory it may hold, when it must wait for memory, and
+ * when it is evicted. */
 #include <stdlib.h>
 
 #include "spoa/relay/mux_io/mux_parts.h"
 
-#define PATIENCE   (5 * SECOND) /* a message or an answer that waits for room longer is given up */
-#define LOOK_SOON  (100 * MILLISECOND)
-#define NEXT_MOST  ((size_t)80 << 10) /* bytes that come at once: a buffer with less room has to grow */
-#define READ_FIRST ((size_t)16 << 10) /* bytes that the first read has room for */
-#define LEFT_MOST  ((size_t)16 << 10) /* bytes for the client that are still sent when the socket gives way */
+#define PATIENCE   (5 * SECOND)        /* longest time in which a message or an answer waits for memory */
+#define LOOK_SOON  (100 * MILLISECOND) /* time between two looks while the socket waits for memory */
+#define NEXT_MOST  ((size_t)80 << 10) /* largest single read: a buffer with less spare room may have to grow */
+#define READ_FIRST ((size_t)16 << 10) /* room for the first read, in bytes */
+#define LEFT_MOST  ((size_t)16 << 10) /* bytes for the client that an evicted socket still delivers */
 
-/* ---- whose it is ---- */
+/* ---- the owner ---- */
 
-/* Only who has shown a token for it is of an organisation or a sandbox: what everybody may do costs its owner nothing. */
+/* Returns the owner for whom the socket counts. Only a client with a token counts for an organisation or a sandbox; an unauthenticated
+ * client counts for its own address, so that nobody else can use up an owner's share. */
 static struct limits_owner owner_of(const struct handover *h, struct slice client)
 {
     bool shown = h->needs >= 0 && slice_present(h->token) && h->token.len;
@@ -57,7 +58,7 @@ void mux_limits_leave(struct mux_io *io)
     free(io->owner_texts);
 }
 
-/* The socket and its requests, of which there are so many, count for another owner as well. */
+/* Counts the socket and all its requests for one more owner. Returns false and counts nothing if a limit of that owner is reached. */
 static bool enter_again(struct mux_io *io, const struct limits_owner *owner)
 {
     size_t entered = 0, all = io->count + 1;
@@ -68,6 +69,7 @@ static bool enter_again(struct mux_io *io, const struct limits_owner *owner)
     return entered == all;
 }
 
+/* Appends `text` to `w`, and returns the copy; absent if the text is empty. */
 static struct slice keep(struct writer *w, struct slice text)
 {
     size_t start = w->len;
@@ -75,7 +77,7 @@ static struct slice keep(struct writer *w, struct slice text)
     return text.len ? slice_of(w->at + start, text.len) : slice_text(NULL);
 }
 
-/* What the socket does is done in its owner's time from now on. */
+/* Moves the socket and its requests to the thread's time share of the new owner. */
 static void change_share(struct mux_io *io)
 {
     struct loop_share *before = io->share;
@@ -107,7 +109,7 @@ void mux_limits_learn(struct mux_io *io, struct slice handover)
     owner.space = keep(&w, owner.space);
     owner.sandbox = keep(&w, owner.sandbox);
     owner.token = keep(&w, owner.token);
-    if (!enter_again(io, &owner)) { /* it stays what it was: a client of whom nobody knows who it is */
+    if (!enter_again(io, &owner)) { /* the socket stays that of an unauthenticated client */
         free(texts);
         return;
     }
@@ -130,12 +132,14 @@ void mux_account(struct mux_io *io)
     limits_use_set(io->thread->limits, &io->use, held, io->wants);
 }
 
-/* However short memory is, a socket holds so much; but clients without a token may be any number. */
+/* Returns the number of bytes that a socket may hold however short memory is. Unauthenticated sockets have no such right, because their
+ * number is not bounded by an owner. */
 static size_t least_of(const struct mux_io *io)
 {
     return io->owner.client.len ? 0 : LIMITS_LEAST;
 }
 
+/* Returns true if the next read may make the buffer grow beyond the guaranteed memory. */
 static bool must_grow(const struct mux_io *io, const struct buffer *b)
 {
     return b->size >= least_of(io) && buffer_spare(b) < NEXT_MOST;
@@ -151,6 +155,7 @@ bool mux_limits_fits(const struct mux_io *io, const struct buffer *whole)
     return !must_grow(io, whole) || limits_fits(io->thread->limits, &io->use, whole->size);
 }
 
+/* Returns true if the limits have no room now for the buffer, whose content must become complete in memory. */
 static bool lacks_room(const struct mux_io *io, const struct buffer *whole)
 {
     return must_grow(io, whole) &&
@@ -162,14 +167,15 @@ bool mux_limits_lacks(const struct mux_io *io, const struct mux_request *r)
     return io->v1 || mux_answer_streams(&r->answer) ? io->tight : lacks_room(io, &r->answer.text);
 }
 
-/* What the client sends is stopped by what of it waits, never by what waits for the client: that leaves only as it says so. */
+/* Returns true if the client's input lacks memory. Only input counts (`uploads`: bytes of request bodies), never the output: the output
+ * of a resumable socket only shrinks by acknowledgements, which must be read. */
 static bool leg_lacks(const struct mux_io *io, size_t uploads)
 {
     bool lacks = io->leg && io->leg->asks && !io->v1 && lacks_room(io, &io->leg->message);
     return lacks || (io->tight && uploads > least_of(io));
 }
 
-/* Notes whether the socket waits for room, and since when. */
+/* Also starts a timer when the socket begins to wait for memory. */
 bool mux_limits_look(struct mux_io *io)
 {
     size_t uploads = 0;
@@ -192,7 +198,7 @@ bool mux_limits_look(struct mux_io *io)
     return leg;
 }
 
-/* Answers that wait are given up one by one: the others are to go on. */
+/* Refuses each answer that waits for memory; the socket and its other requests go on. */
 static void give_answers_up(struct mux_io *io)
 {
     struct mux_request *r = io->requests;
@@ -216,12 +222,13 @@ uint64_t mux_limits_tick(struct mux_io *io, uint64_t now)
         return UINT64_MAX;
     mux_set_flow(io);
     if (io->leg && !io->stopped && buffer_len(&io->leg->stream.in))
-        mux_leg_read(io->leg); /* what was left when it stopped */
+        mux_leg_read(io->leg); /* decodes the input that was left when reading stopped */
     return io->starved ? LOOK_SOON : UINT64_MAX;
 }
 
-/* ---- giving way ---- */
+/* ---- eviction ---- */
 
+/* Returns true if evicting the socket would free memory: a socket that has ended may still hold unsent output. */
 static bool may_give_way(const struct mux_io *io)
 {
     return !io->over || (io->leg && io->use.held > LEFT_MOST);
@@ -241,8 +248,8 @@ void mux_ios_give_way(struct relay_thread *thread, struct limits_round *round)
         if (!may_give_way(io) || !limits_round_takes(thread->limits, round, &io->use))
             continue;
         mux_end_for_memory(io);
-        if (io->leg &&
-            mux_leg_held(io->leg) > LEFT_MOST) /* its client does not take what is before the Close */
+        /* More unsent output than this is not worth the memory: the client did not read it. */
+        if (io->leg && mux_leg_held(io->leg) > LEFT_MOST)
             stream_close(&io->leg->stream);
     }
 }

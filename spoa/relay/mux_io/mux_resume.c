@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_resume: a socket of cellgate.mux.v1 that outlives its client's connections, by Cell-Resume's browser binding. An upgrade
- * with the id of a socket that there is goes to the thread of that, where it takes the place of the leg before. */
+/* mux_resume: keeps a socket of cellgate.mux.v1 while its client reconnects, by Cell-Resume's browser binding (docs/resume-protocol.md). An
+ * upgrade with the id of an existing socket is handed to that socket's thread, where its connection replaces the previous one. */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "spoa/relay/mux_io/mux_parts.h"
 
-#define OUT_WAITS   ((size_t)64 << 10) /* given to the leg and not sent: more is given as that leaves */
-#define TELLS_AFTER (100 * MILLISECOND)
-#define TELLS_AGAIN (25 * SECOND) /* a page hears no pings */
+#define OUT_WAITS   ((size_t)64 << 10)  /* largest unsent output of a connection, in bytes */
+#define TELLS_AFTER (100 * MILLISECOND) /* longest delay of an acknowledgement */
+/* time after which the relay acknowledges even without news: a browser's page sees no Pings, and needs a sign of life */
+#define TELLS_AGAIN (25 * SECOND)
 
-enum { MESSAGES = 64 };  /* that one event of a client hands on: others have their turn then */
-enum { REFUSED = 4000 }; /* and the status, to a page that can read none */
+enum { MESSAGES = 64 }; /* messages per event: other clients of the thread come next */
+/* Base of the close codes that stand for an HTTP status, because a browser's page cannot read the status of a failed upgrade. */
+enum { REFUSED = 4000 };
 
 /* ---- beginning ---- */
 
@@ -44,7 +46,7 @@ static void refuse(struct relay_thread *thread, int fd, struct upgrade *u, unsig
     free(u);
 }
 
-/* ---- saying ---- */
+/* ---- messages to the client ---- */
 
 static bool put_text(struct mux_leg *leg, struct slice text)
 {
@@ -72,6 +74,7 @@ static void say(struct mux_io *io, enum cell_resume_say what, uint64_t number)
         mux_end_for_memory(io);
 }
 
+/* Acknowledges the client's messages so far. */
 static void tell(struct mux_io *io)
 {
     loop_timer_stop(&io->again->tells);
@@ -89,6 +92,7 @@ static void on_time_to_tell(void *owner)
     mux_settle(io);
 }
 
+/* Moves numbered messages to the connection's output until that has `most` bytes. */
 static void pump(struct mux_io *io, size_t most)
 {
     struct mux_numbers *numbers = &io->again->numbers;
@@ -120,7 +124,7 @@ void mux_resume_say_end(struct mux_io *io)
         say(io, CELL_RESUME_END, number);
 }
 
-/* ---- hearing ---- */
+/* ---- messages of the client ---- */
 
 static void break_off(struct mux_io *io, const char *why)
 {
@@ -160,7 +164,7 @@ void mux_resume_settle(struct mux_io *io)
     bool now;
     mux_set_flow(io);
     while (!io->over && !io->stopped && numbers->waits) {
-        if (io->leg && io->again->handed++ == MESSAGES) { /* without a leg there are none */
+        if (io->leg && io->again->handed++ == MESSAGES) { /* the bound is one of a connection's event */
             io->again->handed = MESSAGES;
             stream_offer_again(&io->leg->stream);
             break;
@@ -184,7 +188,7 @@ bool mux_resume_is_end(const struct mux_io *io, unsigned code)
            code == CELL_RESUME_CLOSE_TOO_BIG;
 }
 
-/* ---- legs ---- */
+/* ---- connections of the client ---- */
 
 static void leave(struct mux_io *io, unsigned code, const char *reason)
 {
@@ -201,7 +205,7 @@ void mux_resume_lost(struct mux_io *io, unsigned code)
     log_write(thread->log, LOG_INFO, "mux without its client", LOG_SLICE("id", io->upgrade->handover.id),
               LOG_TEXT("client", io->source_text), LOG_U64("unanswered", io->count));
     leave(io, code, "");
-    if (thread->draining) /* who comes back finds another relay */
+    if (thread->draining) /* the client will reach another relay when it comes back */
         mux_end_socket(io, MUX_END_RESTARTING, 0, NULL);
     else
         mux_settle(io);
@@ -217,7 +221,8 @@ void mux_resume_tick(struct mux_io *io, uint64_t now)
     }
 }
 
-/* The socket has a new leg, whose client is answered and told where it stands. */
+/* Attaches a connection: answers the upgrade, and sends the greeting with the acknowledged number. Returns false if memory is short;
+ * `fd` is then still the caller's. */
 static bool open_leg(struct mux_io *io, int fd, const struct upgrade *u, struct slice early,
                      const struct cell_resume_terms *greeting)
 {
@@ -232,14 +237,14 @@ static bool open_leg(struct mux_io *io, int fd, const struct upgrade *u, struct 
     return true;
 }
 
-/* An upgrade that has come for a socket, perhaps of another thread. */
+/* An upgrade on its way to the thread of the socket that it resumes. */
 struct comer {
     struct loop_task task;
-    struct relay_thread *thread; /* the socket's */
-    struct upgrade *upgrade;
-    struct cell_resume_terms terms;
-    int fd;
-    struct buffer early;
+    struct relay_thread *thread;    /* thread of the socket */
+    struct upgrade *upgrade;        /* owned */
+    struct cell_resume_terms terms; /* the client's terms, with the socket's id */
+    int fd;                         /* connection of the client; owned */
+    struct buffer early;            /* input after the request's head */
 };
 
 static struct mux_io *socket_of(const struct comer *c)
@@ -248,6 +253,8 @@ static struct mux_io *socket_of(const struct comer *c)
     return found ? ((struct mux_resumable *)found)->io : NULL;
 }
 
+/* Returns true if the upgrade has the same route, host, path and header fields as the one that opened the socket: its client has the
+ * same credentials. */
 static bool is_the_same(const struct mux_io *io, const struct upgrade *u)
 {
     const struct mux_client asks = mux_client_of(u);
@@ -260,12 +267,12 @@ static void take_over(struct mux_io *io, struct comer *c, const struct cell_resu
     if (io->leg)
         leave(io, CELL_RESUME_CLOSE_TAKEN, cell_resume_reason(CELL_RESUME_CLOSE_TAKEN));
     c->upgrade->selected = SLICE_LITERAL(MUX_PROTOCOL_RESUMED);
-    (void)mux_read_source(io, c->upgrade); /* or it is who it was */
+    (void)mux_read_source(io, c->upgrade); /* without a new address the client keeps its previous one */
     metrics_add(thread->shard, METRIC_MUX_LEGS, METRIC_INDEX(MUX_LEG_RESUMED), 1);
     log_write(thread->log, LOG_INFO, "mux resumed", LOG_SLICE("id", io->upgrade->handover.id),
               LOG_SLICE("by", c->upgrade->handover.id), LOG_TEXT("client", io->source_text),
               LOG_U64("unanswered", io->count));
-    /* who asks is the same; by which way is said anew */
+    /* The client is the same, but later requests must borrow from an upgrade that is kept. */
     free(io->latest);
     io->latest = c->upgrade;
     io->asks = mux_client_of(io->latest);
@@ -273,13 +280,14 @@ static void take_over(struct mux_io *io, struct comer *c, const struct cell_resu
         close(c->fd);
 }
 
-/* The thread may be on its last steps: then nothing can be said, and its client comes again. */
+/* Drops an upgrade without an answer, because the thread may be about to end. The client will connect again. */
 static void drop(struct comer *c)
 {
     close(c->fd);
     free(c->upgrade);
 }
 
+/* Runs in the socket's thread: attaches the upgrade's connection to its socket, or refuses it. */
 static void arrive(void *context)
 {
     struct comer *c = context;
@@ -299,7 +307,8 @@ static void arrive(void *context)
     free(c);
 }
 
-/* False: there is no socket of this id, and nothing was taken. */
+/* Hands the upgrade to the thread of the socket with this id. Returns false if there is no such socket; `fd` and `u` are then still the
+ * caller's. */
 static bool send_on(struct relay_thread *thread, int fd, struct upgrade *u,
                     const struct cell_resume_terms *terms, struct slice early)
 {

@@ -34,14 +34,14 @@ void mux_sessions_free(struct mux_sessions *s)
     free(s);
 }
 
-/* Locked. */
+/* The caller must hold s->lock. */
 static struct mux_session *find(const struct mux_sessions *s, struct slice id)
 {
     struct hash_node *node = hash_table_find(&s->table, hash_keyed(&s->secret, id));
     while (node &&
            !slice_equal_constant_time(slice_of(((struct mux_session *)node)->id, CELL_RESUME_ID_LEN), id))
         node = hash_table_next(node);
-    return (struct mux_session *)node; /* its first member */
+    return (struct mux_session *)node; /* the node is the first member of a session */
 }
 
 bool mux_sessions_add(struct mux_sessions *s, struct mux_session *session, struct slice id,
@@ -65,7 +65,7 @@ void mux_sessions_remove(struct mux_sessions *s, struct mux_session *session)
     session->thread = NULL;
 }
 
-/* Posted while it is locked: the thread of one that is in the table has not ended. */
+/* The task is posted under the lock, because a thread removes its sessions from the table before it ends. */
 bool mux_sessions_post(struct mux_sessions *s, struct slice id, struct loop_task *task,
                        struct relay_thread **thread)
 {

@@ -4,7 +4,7 @@
 #include "spoa/base/bytes/writer.h"
 #include "spoa/proto/ws_handshake.h"
 
-enum { PARTS = 64 }; /* of an answer that one event handles: others have their turn then */
+enum { PARTS = 64 }; /* parts of an answer per event: other requests come next */
 
 static void break_off(struct mux_io *io, const char *why)
 {
@@ -101,7 +101,8 @@ static void refuse_body(struct mux_request *r, const char *why)
         mux_drop(r, MUX_OUTCOME_REFUSED);
 }
 
-/* As many bytes as there may be on their way, beside those that wait here. */
+/* Grants the client credit for its body, so that the granted bytes and those waiting here are MUX_FRAME_UPLOAD together. Small grants
+ * wait, because each one is a message. */
 static void grant(struct mux_request *r)
 {
     size_t waits = buffer_len(&r->up.out), out = r->v1.granted + waits;
@@ -120,6 +121,7 @@ void mux_v1_sent(struct mux_request *r)
     mux_settle(io);
 }
 
+/* Appends a piece of the body to the output, as a chunk (RFC 9112 section 7.1) if the body's length is unknown. */
 static bool put_piece(struct mux_request *r, struct slice bytes)
 {
     struct buffer *out = &r->up.out;
@@ -211,7 +213,7 @@ void mux_v1_take(struct mux_io *io, struct slice message)
         return;
     }
     if (frame.type < MUX_FRAME_REQUEST || frame.type > MUX_FRAME_CREDIT)
-        return; /* of a later version */
+        return; /* a message type of a later version */
     bool known = frame.number <= io->last;
     if (frame.type == MUX_FRAME_REQUEST && known) {
         break_off(io, "a request's number is not higher than those before");
@@ -221,7 +223,7 @@ void mux_v1_take(struct mux_io *io, struct slice message)
         break_off(io, "a number of no request");
     } else {
         struct mux_request *r = mux_find(io, slice_text(NULL), frame.number);
-        if (!r) /* it has ended, which the client did not know yet */
+        if (!r) /* the request ended before the client knew */
             return;
         if (frame.type == MUX_FRAME_DATA)
             take_data(r, frame.payload);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_watch: a request that lasts is watched as a tunnel is: it ends with the token that let it in, and with its sandbox. */
+/* mux_watch: subscribes to the agent's decisions about a request that takes long, as for a tunnel. The request ends when its token
+ * expires, and when its sandbox stops or no longer admits the caller. */
 #include <time.h>
 
 #include "spoa/proto/refusal.h"
 #include "spoa/relay/mux_io/mux_parts.h"
 
-#define LASTS     SECOND /* most requests are answered before anybody would have to be asked */
-#define ASK_AGAIN SECOND /* that the agent keeps no subscription for */
+#define LASTS     SECOND /* age at which a request is watched; most requests are answered before */
+#define ASK_AGAIN SECOND /* time between two questions if the agent keeps no subscription */
 
-/* In the memory of this thread, until the next call. */
+/* Decodes the request's handover into *h, whose texts the thread's next call overwrites. Returns false if the handover is malformed. */
 static bool decode(const struct mux_request *r, struct handover *h)
 {
     static _Thread_local uint8_t texts[MUX_HEAD_MOST];
@@ -77,7 +78,7 @@ void mux_watch_due(void *owner)
         uint64_t when = soonest(r->watch.at, r->watch.ends);
         if (when && when <= now) {
             act(r, now);
-            r = io->requests; /* who knows who is left */
+            r = io->requests; /* `act` may have ended any request, so the walk begins anew */
             next = 0;
             continue;
         }
@@ -142,7 +143,7 @@ void mux_watch_begin(struct mux_request *r)
         r->watch.ends = now + (left > 0 ? (uint64_t)left : 0) * SECOND;
         wake_at(r->io, r->watch.ends);
     }
-    if (slice_present(h.ticket)) /* else no agent can be asked */
+    if (slice_present(h.ticket)) /* the agent only answers questions with a ticket */
         set_time(r, now + LASTS);
 }
 
