@@ -14,17 +14,17 @@
 #include "spoa/proto/hello_watch.h"
 #include "spoa/proto/proxy_header.h"
 
-#define BUFFER_MOST   ((size_t)64 << 10) /* of four: two for each direction */
-#define BUFFER_FAST   ((size_t)8 << 10)  /* of what a fast destination sends: the rest is passed on unseen */
-#define BUFFER_LEAST  ((size_t)2 << 10)  /* less is not read at a time */
-#define LEFT_MOST     ((size_t)16 << 10) /* bytes that are still sent when the connection gives way */
-#define LOOK_FOR_ROOM (100 * MILLISECOND)
-#define ASK_AGAIN     SECOND              /* that the agent keeps no subscription for */
-#define LAST_WORDS    (5 * SECOND)        /* for each part of what is unsent to be taken */
-#define TLS_HANDSHAKE 22                  /* the first byte of a record (RFC 8446 section 5.1) */
-#define FAREWELL      (250 * MILLISECOND) /* for what is inside to be told that it ends */
-#define UNSEEN_TIMES  4                   /* of BUFFER_MOST at most, in one turn */
-#define HALF_CLOSED   (300 * SECOND)      /* of one side, without a byte, when the other has ended */
+#define BUFFER_MOST   ((size_t)64 << 10)  /* largest buffer, in bytes; there are two per direction */
+#define BUFFER_FAST   ((size_t)8 << 10)   /* bytes read from a fast destination; the rest is spliced */
+#define BUFFER_LEAST  ((size_t)2 << 10)   /* smallest read, in bytes */
+#define LEFT_MOST     ((size_t)16 << 10)  /* bytes that an evicted connection still delivers */
+#define LOOK_FOR_ROOM (100 * MILLISECOND) /* time between two looks while memory is short */
+#define ASK_AGAIN     SECOND              /* time between two questions if the agent keeps no subscription */
+#define LAST_WORDS    (5 * SECOND) /* longest time in which a closing peer takes none of the unsent bytes */
+#define TLS_HANDSHAKE 22           /* type of a TLS handshake record, its first byte (RFC 8446 section 5.1) */
+#define FAREWELL      (250 * MILLISECOND) /* time for HAProxy to notify the client inside a denied connection */
+#define UNSEEN_TIMES  4                   /* largest number of splices per event, of BUFFER_MOST bytes each */
+#define HALF_CLOSED   (300 * SECOND)      /* longest silence of one side after the other has ended */
 
 static const char *const ends[] = {
 #define X(name, label, text) [EGRESS_##name] = (text),
@@ -36,29 +36,32 @@ struct egress_io {
     struct relay_thread *thread;
     struct egress_io *next, **link;
     struct stream client, destination;
-    bool connected, over;
-    bool fast; /* its destination: little is read, and the rest passed on unseen */
-    /* inspected: the client is not heard any more, and gets what is still said to it until FAREWELL is over */
+    bool connected,
+        over;  /* the destination is connected; the connection has ended, but may still be closing */
+    bool fast; /* the destination sends in bulk: only BUFFER_FAST bytes are read, the rest is spliced */
+    /* an inspected connection is no longer allowed: the client is not read, and still gets output until FAREWELL is over */
     bool denied;
-    int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
-    bool client_ended, destination_ended; /* and what they said before is on its way */
+    /* connection to HAProxy's listener for TLS, of an inspected connection before the client's first byte; otherwise -1 */
+    int inside;
+    bool client_ended, destination_ended; /* this side has sent its end; its input may still wait here */
     struct handover handover;
-    uint8_t *texts; /* what its slices point to */
+    uint8_t *texts; /* memory of the slices in `handover` */
     struct limits_owner owner;
     struct limits_use use;
-    struct loop_share *share; /* of the thread's time: its sandbox's */
-    size_t held;
-    size_t room;            /* bytes that are read of a side at once; 0: memory is short, and it waits */
-    struct loop_timer look; /* while it waits */
-    uint64_t began, sent, received; /* bytes of the client's, and for it */
+    struct loop_share *share;       /* the sandbox's share of the thread's time */
+    size_t held;                    /* bytes of memory that the limits know */
+    size_t room;                    /* bytes that may be read of each side at once; 0 while memory is short */
+    struct loop_timer look;         /* looks for memory while `room` is 0 */
+    uint64_t began, sent, received; /* time of the CONNECT in µs; bytes from the client, and to it */
     struct hello_watch hello;
-    size_t cleared;              /* of the client's bytes that are here: may leave */
-    size_t heard;                /* of the destination's: `hello` knows them */
-    struct data_watch handshake; /* inspected, with TLS: the client's part of it */
-    size_t shown;                /* of the client's bytes that are here: `handshake` knows them */
+    size_t cleared; /* first bytes of the client's input that may be forwarded */
+    size_t heard;   /* first bytes of the destination's input that `hello` has seen */
+    struct data_watch
+        handshake; /* of an inspected connection with TLS: finds the end of the client's handshake */
+    size_t shown;  /* first bytes of the client's input that `handshake` has seen */
     struct question watch;
-    struct loop_timer again, expires;
-    unsigned streams; /* that are not gone */
+    struct loop_timer again, expires; /* the next question to the agent; the token's expiry, or FAREWELL */
+    unsigned streams;                 /* number of the two streams that are not closed yet */
 };
 
 static bool is_inspected(const struct egress_io *io)
@@ -120,7 +123,8 @@ static void log_end(const struct egress_io *io, enum egress_end why)
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
 
-/* What was said is delivered, as far as the other side takes it. */
+/* Ends the connection and logs why. The client still gets the output that waits, and the destination too if it was the client that
+ * ended. */
 static void end(struct egress_io *io, enum egress_end why)
 {
     static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
@@ -141,7 +145,7 @@ static void end(struct egress_io *io, enum egress_end why)
     note_held(io);
 }
 
-/* An answer to the CONNECT instead of the 200. */
+/* Ends the connection with a refusal as the answer to the CONNECT. Call only before the 200 was sent. */
 static void refuse(struct egress_io *io, enum egress_end why, enum refusal refusal)
 {
     uint8_t memory[UPGRADE_HEAD_MAX];
@@ -155,6 +159,7 @@ static void refuse(struct egress_io *io, enum egress_end why, enum refusal refus
 
 /* ---- bytes ---- */
 
+/* Moves up to `most` bytes to the other side's output, and adds their number to *count. Returns that number. */
 static size_t move_some(struct stream *from, struct stream *to, size_t most, uint64_t *count)
 {
     struct slice bytes = slice_sub(buffer_slice(&from->in), 0, most);
@@ -162,7 +167,7 @@ static size_t move_some(struct stream *from, struct stream *to, size_t most, uin
     bytes = slice_sub(bytes, 0, room);
     if (bytes.len == 0)
         return 0;
-    if (held == 0 && bytes.len == buffer_len(&from->in)) /* all of it, to where nothing is: without a copy */
+    if (held == 0 && bytes.len == buffer_len(&from->in)) /* the buffers change places instead of a copy */
         buffer_swap(&from->in, &to->out);
     else if (buffer_put(&to->out, bytes))
         buffer_consume(&from->in, bytes.len);
@@ -174,7 +179,8 @@ static size_t move_some(struct stream *from, struct stream *to, size_t most, uin
     return bytes.len;
 }
 
-/* What a destination has sent beside what was read goes on without a copy, while HAProxy takes it. */
+/* Splices further bytes of the destination from socket to socket, as long as HAProxy takes them. Bytes that HAProxy does not take are put
+ * into the client's output. */
 static void pass_unseen(struct egress_io *io)
 {
     struct stream *from = &io->destination, *to = &io->client;
@@ -194,8 +200,8 @@ static void pass_unseen(struct egress_io *io)
         end(io, EGRESS_MEMORY);
 }
 
-/* Up to `most` bytes, as many as there is room for: what does not fit stops the one who sends. Returns how many. What makes
- * room at once is not told of by `sent`: it is used here, or the rest would wait for an event that may never come. */
+/* Moves up to `most` bytes from `from` to `to` and returns the number moved; the sender is paused when `to` is full. If writing frees
+ * room at once, moving continues here, because `sent` is not called for that, and the rest would wait for ever. */
 static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t *count)
 {
     size_t sum = 0, moved;
@@ -204,6 +210,7 @@ static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t
     return sum;
 }
 
+/* Half-closes `to` once `from` has ended and all its input was moved. */
 static void end_side(struct stream *from, struct stream *to, bool ended)
 {
     if (ended && buffer_len(&from->in) == 0 && stream_is_open(to))
@@ -224,7 +231,7 @@ static bool names_host(const struct egress_io *io, struct slice name)
     return slice_equal_nocase(name, io->handover.host);
 }
 
-/* What a TLS client is told before its connection ends: unrecognized_name (RFC 6066 section 3). */
+/* Sends a fatal TLS alert unrecognized_name (RFC 6066 section 3) to a client that has asked for another host. */
 static void send_alert(struct egress_io *io)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 112};
@@ -232,6 +239,7 @@ static void send_alert(struct egress_io *io)
         stream_close(&io->client);
 }
 
+/* Returns true if the policy admits this ClientHello, or a protocol other than TLS. */
 static bool admits(const struct egress_io *io, enum client_hello hello, struct slice name)
 {
     if (hello == CLIENT_HELLO_UNNAMED)
@@ -239,7 +247,7 @@ static bool admits(const struct egress_io *io, enum client_hello hello, struct s
     return hello == CLIENT_HELLO_FOREIGN || (hello == CLIENT_HELLO_NAMED && names_host(io, name));
 }
 
-/* What waits for more that cannot come: BAD, or FOREIGN where nothing is left to be judged. */
+/* Judges a ClientHello that is not complete: MORE, or if no more bytes can arrive, BAD; FOREIGN if no byte is left to be judged. */
 static enum client_hello wait_for_more(const struct egress_io *io)
 {
     size_t len = buffer_len(&io->client.in);
@@ -248,7 +256,8 @@ static enum client_hello wait_for_more(const struct egress_io *io)
     return len - io->cleared < BUFFER_MOST ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
 }
 
-/* Clears what of the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
+/* Advances `cleared` over the client's bytes that may be forwarded. Ends the connection if a TLS client asks for another host than the
+ * allowed one. */
 static void judge(struct egress_io *io)
 {
     static _Thread_local uint8_t memory[CLIENT_HELLO_MAX];
@@ -268,7 +277,7 @@ static void judge(struct egress_io *io)
     } while (!io->over && (said == CLIENT_HELLO_NAMED || said == CLIENT_HELLO_UNNAMED));
 }
 
-/* The destination's answer to the ClientHello says whether there may be another one. */
+/* Shows the destination's answer to `hello`: after a HelloRetryRequest the client sends a second ClientHello, which must be judged. */
 static void hear_answer(struct egress_io *io)
 {
     if (io->hello.done)
@@ -277,7 +286,8 @@ static void hear_answer(struct egress_io *io)
     io->heard = buffer_len(&io->destination.in);
 }
 
-/* HAProxy before 3.0 gives a handshake as much time as a connection that is silent: here it has no more than a head. */
+/* Ends the time limit of the client once its TLS handshake is complete. HAProxy before 3.0 limits a handshake only by the idle time-out,
+ * so the relay limits it to the time of a request's head. */
 static void watch_handshake(struct egress_io *io)
 {
     if (io->handshake.done)
@@ -289,27 +299,28 @@ static void watch_handshake(struct egress_io *io)
         stream_stop_time(&io->client);
 }
 
-/* A lower limit takes nothing away: until less is held, nothing comes in. What comes is bounded, not what leaves: that makes
- * room. */
+/* Sets the sizes of both input buffers by the memory that the limits have left. Only input is bounded: output frees memory. A buffer that
+ * holds more than its new limit keeps its bytes, and is not read until it holds less. */
 static void set_limits(struct egress_io *io)
 {
     size_t room = limits_room(io->thread->limits, &io->use, io->held) / 2; /* for each side */
     io->room = room >= BUFFER_MOST ? BUFFER_MOST : room >= BUFFER_LEAST || io->held ? room : BUFFER_LEAST;
-    /* a ClientHello has to be whole */
+    /* The buffer must have room for a whole ClientHello, or the connection could never go on. */
     io->client.in.limit = (uint32_t)(io->room && !io->hello.done ? BUFFER_MOST : io->room);
     io->destination.in.limit = (uint32_t)(io->fast && io->room > BUFFER_FAST ? BUFFER_FAST : io->room);
     if (!io->room && !loop_timer_active(&io->look))
         loop_timer_set(&io->look, LOOK_FOR_ROOM);
 }
 
-/* Nobody else would ever end what is half closed. */
+/* Limits the silence of a half-closed connection: HAProxy and the destination have no time-out of their own for it. */
 static void set_patience(struct egress_io *io)
 {
     if (io->client_ended != io->destination_ended)
         stream_set_time(&io->destination, HALF_CLOSED);
 }
 
-/* The connection to HAProxy, which reads what is inside: with TLS, or without. */
+/* Opens the connection to the HAProxy listener that reads an inspected connection, with TLS or without, and sends a PROXY header with
+ * the destination. Returns false if that fails. */
 static bool open_inside(struct egress_io *io, bool tls)
 {
     uint8_t memory[PROXY_HEADER_MAX];
@@ -339,7 +350,7 @@ static bool open_inside(struct egress_io *io, bool tls)
     return true;
 }
 
-/* Of an inspected connection, what the client says first tells what is inside. */
+/* Chooses the HAProxy listener of an inspected connection by the client's first byte. */
 static void look_inside(struct egress_io *io)
 {
     if (io->inside < 0 || buffer_len(&io->client.in) == 0)
@@ -391,7 +402,7 @@ static void pump(struct egress_io *io)
     note_held(io);
     if (!io->over)
         set_limits(io);
-    stream_consume(&io->client, 0); /* it is read, or is not, by its new limit */
+    stream_consume(&io->client, 0); /* starts or stops reading by the new limit */
     stream_consume(&io->destination, 0);
 }
 
@@ -405,7 +416,7 @@ static void on_client_ended(void *owner, int error)
     struct egress_io *io = owner;
     io->client_ended = true;
     if (io->inside >= 0 && buffer_len(&io->client.in) == 0)
-        end(io, EGRESS_DONE); /* without a word */
+        end(io, EGRESS_DONE); /* the client has sent nothing */
     else if (!error && !io->connected && !is_inspected(io))
         end(io, EGRESS_CLIENT); /* the CONNECT has no answer yet, and HAProxy waits for none */
     else if (error)
@@ -423,8 +434,8 @@ static void on_destination_ended(void *owner, int error)
     } else if (error && !io->connected) {
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
     } else if (error) {
-        move(&io->destination, &io->client, SIZE_MAX,
-             &io->received); /* what it said before is the client's */
+        /* The client gets the bytes that the destination sent before the error. */
+        move(&io->destination, &io->client, SIZE_MAX, &io->received);
         end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_DESTINATION);
     } else {
         pump(io);
@@ -450,8 +461,8 @@ static void on_connected(void *owner)
         pump(io);
 }
 
-/* Of protocols in which the server speaks first, none can be read by HAProxy: the client waits, too. Who has begun TLS could
- * not read an answer. */
+/* Ends an inspected connection whose client sends nothing: its protocol may be one in which the server speaks first, which HAProxy cannot
+ * read. The client gets an HTTP refusal only if it has not begun TLS. */
 static void on_client_late(void *owner)
 {
     struct egress_io *io = owner;
@@ -472,7 +483,7 @@ static void on_late(void *owner)
         refuse(io, EGRESS_TIMEOUT, REFUSAL_destination_timeout);
 }
 
-/* Others may have taken the room since. */
+/* Runs before each read: other connections may have taken the memory since the limits were last set. */
 static void on_reading(void *owner)
 {
     struct egress_io *io = owner;
@@ -495,8 +506,9 @@ static const struct stream_user destination_user = {.connected = on_connected,
                                                     .late = on_late,
                                                     .gone = on_stream_gone};
 
-/* ---- what the agent says while it is open ---- */
+/* ---- the agent's decisions while the connection is open ---- */
 
+/* Asks the agent again about this connection, and subscribes to the answer. */
 static void watch(void *owner)
 {
     struct egress_io *io = owner;
@@ -504,8 +516,8 @@ static void watch(void *owner)
         agent_client_ask(io->thread->agent, &io->watch);
 }
 
-/* A CONNECT that still waits is answered as one that comes now. Inspected, a tunnel inside hears the same from the agent,
- * and says so to its client. */
+/* Ends a connection that is no longer allowed. A CONNECT without an answer gets a refusal. An inspected connection stays open for
+ * FAREWELL, because a WebSocket inside it is another tunnel of the relay, which notifies its client with a Close. */
 static void deny(struct egress_io *io)
 {
     if (!is_inspected(io) && !io->connected) {
@@ -550,7 +562,7 @@ static void on_expired(void *owner)
     end(io, io->denied ? EGRESS_DENIED : EGRESS_EXPIRED);
 }
 
-/* As of a tunnel: what a token has opened ends with it. */
+/* Ends the connection when the token that opened it expires, as for a tunnel. */
 static void set_expiry(struct egress_io *io)
 {
     const int64_t years = (int64_t)100 * 365 * 86400;
@@ -566,7 +578,8 @@ bool egress_io_wants(const struct http_head *head)
     return slice_is(head->method, "CONNECT");
 }
 
-/* The one header that HAProxy sets; false: it is not there, or says nothing of egress. */
+/* Reads the handover, a header field that HAProxy sets. Returns false if there is not exactly one, or if it lacks what an egress connection
+ * needs. A metadata service's address is refused here once more, so that no fault of the agent can open it. */
 static bool read_handover(struct egress_io *io, const struct http_head *head, struct fail *why)
 {
     struct slice text = http_get(head, HANDOVER_HEADER);
@@ -606,7 +619,8 @@ static void add(struct egress_io *io)
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
 }
 
-/* HAProxy is there before the 200 is, and dials the destination when it has let the first request pass. */
+/* Opens an inspected connection: connects to HAProxy before the 200 is sent. HAProxy dials the destination when it has admitted the first
+ * request. */
 static void open_inspected(struct egress_io *io, int fd, struct slice early)
 {
     struct relay_thread *thread = io->thread;
@@ -639,7 +653,7 @@ static void open_streams(struct egress_io *io, int fd, int to, struct slice earl
     add(io);
     stream_open(&io->client, thread->loop, fd);
     stream_join(&io->client, io->share);
-    if (to < 0) { /* no descriptor, or no route there */
+    if (to < 0) { /* no descriptor was free, or there is no route */
         io->streams = 1;
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
         return;
@@ -661,7 +675,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
     io->thread = thread;
     io->began = loop_clock();
     io->inside = -1;
-    io->handshake.done = true; /* unless it is inspected, with TLS */
+    io->handshake.done = true; /* open_inside sets it to false for TLS */
     io->handover = handover_none();
     io->client = (struct stream){.user = &client_user,
                                  .owner = io,
@@ -752,8 +766,9 @@ void egress_ios_end(struct relay_thread *thread, bool late)
     }
 }
 
-/* ---- giving way ---- */
+/* ---- eviction ---- */
 
+/* Returns true if evicting the connection would free memory: one that has ended may still hold unsent output. */
 static bool may_give_way(const struct egress_io *io)
 {
     return !io->over || io->use.held > LEFT_MOST;
@@ -773,7 +788,8 @@ void egress_ios_give_way(struct relay_thread *thread, struct limits_round *round
         if (!may_give_way(io) || !limits_round_takes(thread->limits, round, &io->use))
             continue;
         end(io, EGRESS_MEMORY);
-        if (stream_held(&io->client) + stream_held(&io->destination) > LEFT_MOST) { /* nobody takes it */
+        /* More unsent output than this is not worth the memory: its peer did not read it. */
+        if (stream_held(&io->client) + stream_held(&io->destination) > LEFT_MOST) {
             stream_close(&io->client);
             stream_close(&io->destination);
         }

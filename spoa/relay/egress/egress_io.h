@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * egress_io: a connection that a program in a sandbox opens to the outside, by CONNECT: the agent has allowed it and checked
- * the address, HAProxy hands it over. The relay dials, answers 200 only then, and moves bytes; each side ends by itself.
- * Before the first byte leaves it looks whether a TLS client asks for the host that was allowed. It subscribes to the
- * sandbox's record, and ends what is allowed no longer.
+ * egress_io: a connection that a program in a sandbox opens to an outside host, by CONNECT (RFC 9110 section 9.3.6). The agent has
+ * allowed the host and checked its address, and HAProxy hands the connection over. The relay dials the destination, answers 200 once the
+ * dial has succeeded, and forwards bytes; each direction ends by itself. No byte of a TLS client leaves before its ClientHello has named
+ * the allowed host. The relay subscribes to the agent's decisions about the sandbox, and ends a connection that is no longer allowed.
+ *
+ * An *inspected* connection is not dialled: the relay answers 200 at once, and connects the client to HAProxy's own listener (for TLS or
+ * for plain HTTP, by the client's first byte), which reads the requests inside and dials the destination (docs/egress.md).
  */
 #ifndef CELLGATE_RELAY_EGRESS_EGRESS_IO_H
 #define CELLGATE_RELAY_EGRESS_EGRESS_IO_H
@@ -13,15 +16,17 @@
 
 struct egress_io;
 
-/* Whether this head is one for here: a CONNECT. */
+/* Returns true if the request is a CONNECT. */
 bool egress_io_wants(const struct http_head *head);
-/* Takes fd over. head and early, what came behind it, are borrowed for the call. */
+/* Opens an egress connection for a CONNECT, or refuses it. Takes ownership of `fd`. `head`, and the input after it in `early`, are
+ * borrowed for the call. */
 void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head *head, struct slice early);
-/* Ends all of a thread: `late`: at once, else with what is left to be sent. */
+/* Ends all egress connections of a thread that drains, after their unsent output. late: closes them at once. */
 void egress_ios_end(struct relay_thread *thread, bool late);
 
-/* Of a round of the limits: shows what could give way, and ends what has to. */
+/* A round of eviction, when memory is short: adds the thread's connections to the candidates. */
 void egress_ios_look(struct relay_thread *thread, struct limits_round *round);
+/* Ends the connections that the round evicts. */
 void egress_ios_give_way(struct relay_thread *thread, struct limits_round *round);
 
 #endif
