@@ -179,6 +179,24 @@ static void sweep(struct keeper *k)
     k->next.images = -1;
 }
 
+/* Closes what a server that has handed over has left beside the descriptors that it has handed over, as execve would have done. */
+static void sweep_closing(struct keeper *k)
+{
+    int kept[KEPT_MAX];
+    size_t count = list_kept(k, kept);
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    for (int fd = STDERR_FILENO + 1; fd < (int)files.rlim_cur; fd++) {
+        bool keeps = fd == k->next.images;
+        for (size_t i = 0; i < count; i++)
+            keeps |= fd == kept[i];
+        if (!keeps && fcntl(fd, F_GETFD) == FD_CLOEXEC)
+            close(fd);
+    }
+}
+
 /* ---- upgrades ---- */
 
 static struct keeper_handover handover_of(const struct keeper *k, int images)
@@ -209,7 +227,7 @@ static void begin_upgrade(struct keeper *k, bool same)
 {
     struct fail why;
 
-    if (k->upgrading || k->old >= 0 || k->stopping)
+    if (!k->ready || k->upgrading || k->old >= 0 || k->stopping)
         return; /* one at a time */
     if (!keeper_exec_check(same, k->options->argv, &why)) {
         refuse_upgrade(k, why.text);
@@ -230,9 +248,12 @@ static void finish_upgrade(struct keeper *k)
     int images = atomic_load(&k->next.board->images);
     struct keeper_handover h = handover_of(k, images);
 
+    if (images < 0)
+        sweep(k); /* what survives execve belongs to tunnels that nobody can go on with */
     keeper_exec(k->same, k->options->argv, &h, &why);
     refuse_upgrade(k, why.text);
     k->next.images = images;
+    sweep_closing(k);
 }
 
 /* The new program, which this is, gets no server ready. Does not return, unless the old program cannot be executed. */
@@ -345,8 +366,10 @@ static void on_ready(struct keeper *k)
         k->deadline = UINT64_MAX;
         say(k, "info", "upgraded", "");
     }
-    if (k->next.images >= 0)
+    if (k->next.images >= 0) {
         close(k->next.images); /* for the server, too, which has read it */
+        keeper_exec_close_all();
+    }
     k->next.images = -1;
     (void)notify_ready("ready");
 }

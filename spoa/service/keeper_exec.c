@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -104,30 +106,8 @@ bool keeper_exec_check(bool same, char *const argv[], struct fail *why)
 
 static void set_close_on_exec(int fd, bool closes)
 {
-    int flags = fd > STDERR_FILENO ? fcntl(fd, F_GETFD) : -1;
-
-    if (flags >= 0)
-        (void)fcntl(fd, F_SETFD, closes ? flags | FD_CLOEXEC : flags & ~FD_CLOEXEC);
-}
-
-/* The file was written by a server, which may have been taken over: its descriptors are numbers below the limit, or nothing. */
-static void set_of_images(int images, bool closes)
-{
-    struct keeper_images head;
-    struct rlimit files;
-    int32_t fds[1024];
-
-    if (images < 0 || pread(images, &head, sizeof head, 0) != (ssize_t)sizeof head ||
-        head.magic != KEEPER_IMAGES || getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return;
-    uint64_t count = head.count < files.rlim_cur ? head.count : files.rlim_cur;
-    for (uint64_t at = 0; at < count;) {
-        ssize_t got = pread(images, fds, sizeof fds, (off_t)(sizeof head + at * sizeof *fds));
-        if (got < (ssize_t)sizeof *fds)
-            return;
-        for (size_t i = 0; i < (size_t)got / sizeof *fds && at < count; i++, at++)
-            set_close_on_exec(fds[i], closes);
-    }
+    if (fd > STDERR_FILENO)
+        (void)fcntl(fd, F_SETFD, closes ? FD_CLOEXEC : 0);
 }
 
 static void set_all(const struct keeper_handover *h, bool closes)
@@ -136,7 +116,19 @@ static void set_all(const struct keeper_handover *h, bool closes)
         set_close_on_exec(h->listeners[i], closes);
     set_close_on_exec(h->images, closes);
     set_close_on_exec(h->old, closes);
-    set_of_images(h->images, closes);
+}
+
+void keeper_exec_close_all(void)
+{
+    struct rlimit files;
+
+#if defined(SYS_close_range) && defined(CLOSE_RANGE_CLOEXEC)
+    if (syscall(SYS_close_range, STDERR_FILENO + 1U, UINT32_MAX, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+#endif
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) /* a kernel before 5.11 */
+        for (int fd = STDERR_FILENO + 1; fd < (int)files.rlim_cur; fd++)
+            set_close_on_exec(fd, true);
 }
 
 /* ---- the environment ---- */

@@ -5,9 +5,9 @@
  *
  *   images=9 old=10,66304,2621 deaths=0,1 upgrades=2,0 listeners=3,5
  *
- * The server has written the images of its tunnels into a memory file (memfd_create(2)), which begins with the descriptors of
- * those tunnels (struct keeper_images). `old` is the program that the keeper was before; it is executed again, with the same
- * images, if the next one does not serve in time.
+ * The server has written the images of its tunnels into a memory file (memfd_create(2)), and has made the descriptors of those tunnels
+ * survive execve; all else is close-on-exec. `old` is the program that the keeper was before; it is executed again, with the same images and
+ * descriptors, if the next one does not serve in time.
  */
 #ifndef CELLGATE_SERVICE_KEEPER_EXEC_H
 #define CELLGATE_SERVICE_KEEPER_EXEC_H
@@ -29,14 +29,6 @@ enum keeper_cause {
 };
 
 enum keeper_outcome { KEEPER_UPGRADED, KEEPER_NOT_UPGRADED, KEEPER_OUTCOMES };
-
-/* The head of a memory file with images. Each descriptor follows as an int32_t. */
-struct keeper_images {
-    uint64_t magic; /* KEEPER_IMAGES */
-    uint64_t count; /* of descriptors */
-};
-
-#define KEEPER_IMAGES UINT64_C(0x31736567616d6963)
 
 /* What one program hands to the next. */
 struct keeper_handover {
@@ -61,7 +53,9 @@ bool keeper_exec_check(bool same, char *const argv[], struct fail *why) MUST_CHE
 void keeper_exec(bool same, char *const argv[], const struct keeper_handover *handover, struct fail *why);
 /* Becomes handover->old again, if that is still the same file. Returns only if that fails, with *why. */
 void keeper_exec_back(char *const argv[], const struct keeper_handover *handover, struct fail *why);
-/* Reads what the program before has handed over, and makes its descriptors close-on-exec again. Returns false if there is nothing. */
+/* Reads what the program before has handed over. Returns false if there is nothing. The tunnels' descriptors still survive execve. */
 bool keeper_exec_taken(struct keeper_handover *handover);
+/* Makes all descriptors close-on-exec, of a server that shares them, too. */
+void keeper_exec_close_all(void);
 
 #endif

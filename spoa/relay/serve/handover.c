@@ -1,108 +1,116 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/serve/handover.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
-#include "spoa/service/keeper_exec.h"
 
-enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18 };
+enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18, FDS = 2 /* of a tunnel */ };
 
-static size_t records_at(size_t tunnels)
+static size_t records_at(size_t descriptors)
 {
-    return sizeof(struct keeper_images) + 2 * tunnels * sizeof(int32_t);
+    return sizeof(struct handover_head) + descriptors * sizeof(int32_t);
 }
 
 /* ---- to write ---- */
 
-static bool write_all(int fd, struct slice bytes)
+static bool write_all(int fd, struct slice bytes, uint64_t at)
 {
     while (bytes.len) {
-        ssize_t put = write(fd, bytes.at, bytes.len);
+        ssize_t put = pwrite(fd, bytes.at, bytes.len, (off_t)at);
         if (put <= 0)
             return false;
         bytes = slice_from(bytes, (size_t)put);
+        at += (uint64_t)put;
     }
     return true;
 }
 
-static void give_up(struct handover_file *file)
+void handover_begin(struct handover_file *file, size_t tunnels)
 {
+    *file = (struct handover_file){.fd = memfd_create("cellgate tunnels", MFD_CLOEXEC),
+                                   .begun = loop_clock(),
+                                   .room = FDS * tunnels,
+                                   .end = records_at(FDS * tunnels),
+                                   .descriptors = calloc(tunnels ? tunnels : 1, FDS * sizeof(int32_t))};
+    if (file->descriptors)
+        return;
     if (file->fd >= 0)
         close(file->fd);
     file->fd = -1;
 }
 
-/* Writes what waits; returns false if memory is short. */
-static bool flush(struct handover_file *file)
+/* Writes the records that wait. */
+static void flush(struct handover_file *file, struct buffer *out)
 {
-    bool good = write_all(file->fd, buffer_slice(&file->out));
+    uint64_t at = atomic_fetch_add(&file->end, buffer_len(out));
 
-    buffer_cut(&file->out, 0);
-    if (!good)
-        give_up(file);
-    return good;
+    if (!write_all(file->fd, buffer_slice(out), at))
+        atomic_store(&file->failed, true);
+    buffer_cut(out, 0);
 }
 
-void handover_begin(struct handover_file *file, size_t tunnels)
+/* Appends the record of a tunnel to `out`. Returns false if nobody can go on with the tunnel. */
+static bool write_tunnel(struct handover_file *file, struct buffer *out, struct tunnel_seat *seat)
 {
-    const uint64_t now = loop_clock();
-
-    *file = (struct handover_file){.fd = memfd_create("cellgate tunnels", MFD_CLOEXEC),
-                                   .tunnels = tunnels,
-                                   .out = buffer_with_limit(RECORD_MAX),
-                                   .fds = calloc(tunnels ? tunnels : 1, 2 * sizeof *file->fds)};
-    if (!file->fds || !buffer_put(&file->out, slice_of((const uint8_t *)&now, sizeof now)) ||
-        (file->fd >= 0 && lseek(file->fd, (off_t)records_at(tunnels), SEEK_SET) < 0))
-        give_up(file);
-}
-
-/* Appends the record of a tunnel. Returns false if nobody can go on with it. */
-static bool write_tunnel(struct handover_file *file, struct tunnel_seat *seat)
-{
-    size_t at = buffer_len(&file->out);
+    size_t at = buffer_len(out), place = atomic_fetch_add(&file->taken, FDS);
     uint32_t len = 0;
-    int fds[2];
+    int fds[FDS] = {-1, -1};
 
-    if (file->fd < 0 || file->written == file->tunnels ||
-        !buffer_put(&file->out, slice_of((const uint8_t *)&len, sizeof len)) ||
-        !tunnel_hand_over(seat, &file->out, fds)) {
-        buffer_cut(&file->out, at);
+    if (place + FDS > file->room)
+        return false;
+    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) &&
+                tunnel_hand_over(seat, out, fds);
+    for (size_t i = 0; i < FDS; i++)
+        file->descriptors[place + i] = good && (fds[i] < 0 || fcntl(fds[i], F_SETFD, 0) == 0) ? fds[i] : -1;
+    if (!good) {
+        buffer_cut(out, at);
         return false;
     }
-    len = (uint32_t)(buffer_len(&file->out) - at - sizeof len);
-    memcpy(file->out.memory + file->out.start + at, &len, sizeof len);
-    file->fds[2 * file->written] = fds[CLIENT];
-    file->fds[2 * file->written++ + 1] = fds[WORKER];
-    return buffer_len(&file->out) < FLUSH || flush(file);
+    len = (uint32_t)(buffer_len(out) - at - sizeof len);
+    memcpy(out->memory + out->start + at, &len, sizeof len);
+    if (buffer_len(out) >= FLUSH)
+        flush(file, out);
+    return true;
 }
 
 void handover_write(struct handover_file *file, struct relay_thread *thread)
 {
+    struct buffer out = buffer_with_limit(RECORD_MAX);
+
     for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
-        if (!write_tunnel(file, p))
+        if (file->fd < 0 || !write_tunnel(file, &out, p))
             tunnel_io_end(p, CLOSE_restarting);
     }
+    flush(file, &out);
+    buffer_free(&out);
 }
 
 int handover_end(struct handover_file *file)
 {
-    const struct keeper_images head = {KEEPER_IMAGES, 2 * file->tunnels};
-    bool good =
-        file->fd >= 0 && flush(file) && lseek(file->fd, 0, SEEK_SET) == 0 &&
-        write_all(file->fd, slice_of((const uint8_t *)&head, sizeof head)) &&
-        write_all(file->fd, slice_of((const uint8_t *)file->fds, records_at(file->tunnels) - sizeof head));
+    const struct handover_head head = {HANDOVER_MAGIC, file->room, file->begun};
+    size_t taken = atomic_load(&file->taken);
 
-    if (!good)
-        give_up(file);
-    buffer_free(&file->out);
-    free(file->fds);
-    file->fds = NULL;
-    return file->fd;
+    for (size_t i = taken; file->descriptors && i < file->room; i++)
+        file->descriptors[i] = -1;
+    const struct slice descriptors =
+        slice_of((const uint8_t *)file->descriptors, file->room * sizeof *file->descriptors);
+    bool good = file->fd >= 0 && !atomic_load(&file->failed) &&
+                write_all(file->fd, slice_of((const uint8_t *)&head, sizeof head), 0) &&
+                write_all(file->fd, descriptors, sizeof head);
+
+    if (!good && file->fd >= 0)
+        close(file->fd);
+    free(file->descriptors);
+    file->descriptors = NULL;
+    return good ? file->fd : -1;
 }
 
 /* ---- to read ---- */
@@ -122,50 +130,33 @@ static bool next_record(struct slice *rest, struct slice *record)
     return true;
 }
 
-/* The sockets of tunnels whose records are not in the file would stay open, and nobody would serve them. */
-static void close_rest(struct handover_records *records, const uint8_t *descriptors, size_t tunnels)
-{
-    struct slice rest = records->bytes, record;
-    int32_t fds[2];
-
-    for (size_t i = 0; i < tunnels; i++) {
-        memcpy(fds, descriptors + i * sizeof fds, sizeof fds);
-        if (next_record(&rest, &record))
-            continue;
-        records->lost += fds[CLIENT] > STDERR_FILENO;
-        for (enum side side = CLIENT; side <= WORKER; side++)
-            if (fds[side] > STDERR_FILENO)
-                close(fds[side]);
-    }
-}
-
 bool handover_map(int fd, struct handover_records *records)
 {
-    struct keeper_images head;
+    struct handover_head head;
     struct stat file;
+    struct rlimit files;
 
-    *records = (struct handover_records){.step = 1};
     if (fstat(fd, &file) != 0 || pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
-        head.magic != KEEPER_IMAGES || head.count % 2 || head.count > INT32_MAX)
+        head.magic != HANDOVER_MAGIC || head.descriptors > INT32_MAX || getrlimit(RLIMIT_NOFILE, &files) != 0)
         return false;
-    size_t at = records_at(head.count / 2), size = (size_t)file.st_size;
-    if (size < at + sizeof records->begun)
+    size_t at = records_at(head.descriptors), size = (size_t)file.st_size;
+    _Atomic uint8_t *seen = size >= at ? calloc(files.rlim_cur, 1) : NULL;
+    if (!seen)
         return false;
-    const uint8_t *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED)
+    const uint8_t *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    if (bytes == MAP_FAILED) {
+        free((void *)seen);
         return false;
-    records->map = bytes;
-    records->map_size = size;
-    memcpy(&records->begun, bytes + at, sizeof records->begun);
-    at += sizeof records->begun;
-    records->bytes = slice_of(bytes + at, size - at);
-    close_rest(records, bytes + sizeof head, head.count / 2);
+    }
+    *records = (struct handover_records){.bytes = slice_of(bytes + at, size - at),
+                                         .descriptors = slice_of(bytes + sizeof head, at - sizeof head),
+                                         .begun = head.begun,
+                                         .step = 1,
+                                         .seen = seen,
+                                         .seen_size = files.rlim_cur,
+                                         .map = bytes,
+                                         .map_size = size};
     return true;
-}
-
-void handover_unmap(struct handover_records *records)
-{
-    munmap((void *)records->map, records->map_size);
 }
 
 void handover_read(struct handover_records *r, struct relay_thread *thread)
@@ -173,10 +164,27 @@ void handover_read(struct handover_records *r, struct relay_thread *thread)
     struct slice rest = r->bytes, record;
 
     for (size_t i = 0; next_record(&rest, &record); i++) {
+        int fds[FDS];
         if (i % r->step != r->first)
             continue;
-        bool taken = tunnel_take_over(thread, record);
+        bool taken = tunnel_take_over(thread, record, fds);
         r->taken += taken;
         r->lost += !taken;
+        for (size_t k = 0; k < FDS; k++)
+            if (fds[k] >= 0 && (size_t)fds[k] < r->seen_size)
+                atomic_store_explicit(&r->seen[fds[k]], 1, memory_order_relaxed);
     }
+}
+
+void handover_unmap(struct handover_records *records)
+{
+    int32_t fd;
+
+    for (struct slice rest = records->descriptors; rest.len; rest = slice_from(rest, sizeof fd)) {
+        memcpy(&fd, rest.at, sizeof fd);
+        if (fd > STDERR_FILENO && (size_t)fd < records->seen_size && !records->seen[fd])
+            close(fd);
+    }
+    munmap((void *)records->map, records->map_size);
+    free((void *)records->seen);
 }

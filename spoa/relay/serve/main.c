@@ -117,7 +117,7 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start(struct process *p, const struct daemon_arguments *arguments,
                   const struct settings *settings, struct fail *why)
 {
-    static const int calls[] = {SYS_splice, SYS_memfd_create};
+    static const int calls[] = {SYS_splice, SYS_memfd_create, SYS_pwrite64};
     const struct daemon_handler signals = {.reload = on_reload,
                                            .drain = on_drain,
                                            .stop = on_stop,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/serve/relay.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,11 +153,6 @@ static void sample(void *owner);
 static void make_room(void *owner);
 static void look_if_drained(void *owner);
 
-static void take_over_in_thread(struct relay_thread *thread, void *records)
-{
-    handover_read(records, thread);
-}
-
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
     uint64_t tunnels = 0;
@@ -200,6 +196,44 @@ struct relay *relay_start(const struct relay_options *options, const struct sett
     return NULL;
 }
 
+/* One thread's part of taking over. */
+struct taking {
+    const struct keeper_server *keeper;
+    struct handover_records records;
+    pthread_barrier_t *all;
+};
+
+/* No thread serves before all have taken over and the keeper knows it: if this server dies before, another one reads the same file, and
+ * the tunnels must be as they stand there. */
+static void take_over_in_thread(struct relay_thread *thread, void *context)
+{
+    struct taking *t = context;
+
+    handover_read(&t->records, thread);
+    if (pthread_barrier_wait(t->all) == PTHREAD_BARRIER_SERIAL_THREAD)
+        keeper_tell(t->keeper, KEEPER_READY);
+    pthread_barrier_wait(t->all);
+}
+
+static void take_over(struct relay *r, struct handover_records *records)
+{
+    struct taking takings[SETTINGS_THREADS_MAX];
+    pthread_barrier_t all;
+
+    pthread_barrier_init(&all, NULL, (unsigned)r->threads_count);
+    records->step = r->threads_count;
+    for (size_t i = 0; i < r->threads_count; i++) {
+        records->first = i;
+        takings[i] = (struct taking){r->options.keeper, *records, &all};
+    }
+    relay_threads_call(r->threads, r->threads_count, take_over_in_thread, takings, sizeof *takings);
+    for (size_t i = 0; i < r->threads_count; i++) {
+        records->taken += takings[i].records.taken;
+        records->lost += takings[i].records.lost;
+    }
+    pthread_barrier_destroy(&all);
+}
+
 void relay_take_over(struct relay *r)
 {
     const struct keeper_server *keeper = r->options.keeper;
@@ -207,9 +241,7 @@ void relay_take_over(struct relay *r)
 
     if (!keeper || keeper->images < 0 || !handover_map(keeper->images, &records))
         return;
-    records.step = r->threads_count;
-    for (records.first = 0; records.first < records.step; records.first++)
-        relay_thread_call(r->threads[records.first], take_over_in_thread, &records);
+    take_over(r, &records);
     handover_unmap(&records);
     uint64_t took = loop_clock() - records.begun;
     metrics_observe(r->shard, METRIC_HANDOVER, METRIC_PLAIN, (double)took / 1e6);
@@ -223,12 +255,22 @@ static void hand_over_in_thread(struct relay_thread *thread, void *file)
     relay_thread_hand_over(thread, file);
 }
 
+/* Nothing is added any more from now on. */
+static void hold_in_thread(struct relay_thread *thread, void *context)
+{
+    (void)context;
+    relay_thread_hold(thread);
+}
+
 int relay_hand_over(struct relay *r)
 {
     struct handover_file file;
 
+    each_thread(r, hold_in_thread, NULL);
     handover_begin(&file, limits_tunnels(r->limits));
     each_thread(r, hand_over_in_thread, &file);
+    for (size_t i = 0; i < r->threads_count; i++)
+        pthread_join(r->threads[i]->thread, NULL);
     return handover_end(&file);
 }
 

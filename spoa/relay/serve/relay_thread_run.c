@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/serve/relay_thread_run.h"
 
+#include <semaphore.h>
 #include <stdlib.h>
 
 #include "spoa/base/os/fail.h"
@@ -77,10 +78,23 @@ void relay_thread_drain(struct relay_thread *thread)
 }
 
 /* ---- its thread ---- */
+
+/* After the loop: no event can change a tunnel that is written. */
+static void hand_over(struct relay_thread *thread)
+{
+    handover_write(thread->handover, thread);
+    egress_ios_end(thread, true);
+    mux_ios_drain(thread, true, true);
+    /* the kernel forgets what the loop has watched: here on all cores, otherwise in execve */
+    loop_free(thread->loop);
+}
+
 static void *run(void *context)
 {
     struct relay_thread *thread = context;
     loop_run(thread->loop);
+    if (thread->handover)
+        hand_over(thread);
     return NULL;
 }
 
@@ -101,6 +115,39 @@ void relay_thread_call(struct relay_thread *thread,
 {
     struct call call = {thread, run_it, context};
     loop_call(thread->loop, run_call, &call);
+}
+
+/* A call of one thread among many. */
+struct part {
+    struct loop_task task;
+    struct call call;
+    sem_t *returned;
+};
+
+static void run_part(void *context)
+{
+    struct part *part = context;
+    run_call(&part->call);
+    sem_post(part->returned);
+}
+
+void relay_threads_call(struct relay_thread *const *threads, size_t count,
+                        void (*run_it)(struct relay_thread *thread, void *context), void *contexts,
+                        size_t size)
+{
+    struct part parts[SETTINGS_THREADS_MAX];
+    sem_t returned;
+
+    sem_init(&returned, 0, 0);
+    for (size_t i = 0; i < count; i++) {
+        parts[i] = (struct part){.call = {threads[i], run_it, (char *)contexts + i * size}, .returned = &returned};
+        parts[i].task = (struct loop_task){.run = run_part, .context = &parts[i]};
+        loop_post(threads[i]->loop, &parts[i].task);
+    }
+    for (size_t i = 0; i < count; i++)
+        while (sem_wait(&returned) != 0)
+            ; /* a signal came first */
+    sem_destroy(&returned);
 }
 
 static void relay_thread_free(struct relay_thread *thread)
@@ -175,23 +222,23 @@ struct relay_thread *relay_thread_start(const struct relay_thread_options *o, st
     return NULL;
 }
 
-void relay_thread_hand_over(struct relay_thread *thread, struct handover_file *file)
+void relay_thread_hold(struct relay_thread *thread)
 {
     thread->draining = true;
     listener_hold(&thread->listener, true);
     handshakes_end(thread);
-    handover_write(file, thread);
-    egress_ios_end(thread, true);
-    mux_ios_drain(thread, true, true);
+}
+
+void relay_thread_hand_over(struct relay_thread *thread, struct handover_file *file)
+{
+    thread->handover = file;
     loop_stop(thread->loop);
 }
 
 static void stop(struct relay_thread *thread, void *context)
 {
     (void)context;
-    thread->draining = true;
-    listener_hold(&thread->listener, true);
-    handshakes_end(thread);
+    relay_thread_hold(thread);
     for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
         if (!tunnel_io_is_closing(p))

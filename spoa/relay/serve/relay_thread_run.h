@@ -6,6 +6,8 @@
 #ifndef CELLGATE_RELAY_SERVE_RELAY_THREAD_RUN_H
 #define CELLGATE_RELAY_SERVE_RELAY_THREAD_RUN_H
 
+#include <stddef.h>
+
 #include "spoa/relay/thread/relay_thread.h"
 
 struct relay_thread_options {
@@ -28,10 +30,15 @@ void relay_thread_stop(struct relay_thread *thread);
 void relay_thread_call(struct relay_thread *thread, void (*run)(struct relay_thread *thread, void *context),
                        void *context);
 
+/* Runs a function on all of the threads at the same time, with an object of `size` bytes for each out of the array `contexts`, and waits for
+ * all. */
+void relay_threads_call(struct relay_thread *const *threads, size_t count,
+                        void (*run)(struct relay_thread *thread, void *context), void *contexts, size_t size);
+
 /* ---- on its thread ---- */
-/* Writes the tunnels into the file (handover.h), ends everything else, and ends the thread's loop: nothing of the tunnels changes after
- * that. */
-struct handover_file;
+/* Ends handshakes, and accepts no connection any more. */
+void relay_thread_hold(struct relay_thread *thread);
+/* Ends the thread's loop. The thread then writes its tunnels into the file (handover.h), ends everything else, and exits. */
 void relay_thread_hand_over(struct relay_thread *thread, struct handover_file *file);
 /* New upgrades are refused from now on; the tunnels end, spread over settings.drain. */
 void relay_thread_drain(struct relay_thread *thread);

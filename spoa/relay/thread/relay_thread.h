@@ -36,6 +36,7 @@ struct egress_io;
 struct mux_io;
 struct mux_sessions;
 struct handshake;
+struct handover_file;
 
 /* Memory for the tunnels of one adapter: their work, followed by the adapter's state. */
 struct tunnel_kind {
@@ -111,6 +112,7 @@ struct relay_thread {
     struct mux_sessions *mux_sessions; /* resumable sockets, shared by all threads */
     uint64_t next_id;
     bool draining;
+    struct handover_file *handover; /* where the tunnels are written after the loop; NULL: they are not */
     uint64_t drain_began;
     size_t drain_tunnels; /* the number of tunnels when draining began */
     struct loop_timer drain_step;

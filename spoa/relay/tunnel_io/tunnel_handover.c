@@ -56,7 +56,10 @@ bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
     }
     buffer_free(&record.upgrade);
     buffer_free(&record.tunnel);
-    return good && image_done(&image);
+    good = image_done(&image) && good;
+    if (good)
+        tunnel_rest_abandon(seat);
+    return good;
 }
 
 /* ---- to take over ---- */
@@ -129,14 +132,17 @@ static void close_socket(uint32_t descriptor)
         close((int)descriptor - 1);
 }
 
-bool tunnel_take_over(struct relay_thread *thread, struct slice bytes)
+bool tunnel_take_over(struct relay_thread *thread, struct slice bytes, int fds[2])
 {
     struct tunnel_record record = {.client = 0};
     struct image image = image_from(bytes, VERSION, loop_clock());
 
     image_part(&image, &record_table, &record);
-    bool good = image_done(&image) && record.client > STDERR_FILENO + 1 &&
-                fcntl((int)record.client - 1, F_GETFD) >= 0 && make(thread, &record);
+    bool read = image_done(&image);
+    fds[CLIENT] = read ? (int)record.client - 1 : -1;
+    fds[WORKER] = read ? (int)record.worker - 1 : -1;
+    bool good = read && record.client > STDERR_FILENO + 1 && fcntl(fds[CLIENT], F_GETFD) >= 0 &&
+                make(thread, &record);
     close_socket(record.client); /* what became the tunnel's is no longer in the record */
     close_socket(record.worker);
     buffer_free(&record.upgrade);

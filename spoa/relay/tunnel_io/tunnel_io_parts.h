@@ -122,6 +122,9 @@ void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
 void tunnel_rest_stir(struct tunnel_io *io);
 /* It has ended, awake. */
 void tunnel_rest_leave(struct tunnel_io *io);
+/* Gives the memory of a tunnel's work to the next one that wakes. The tunnel was handed over and is not used any more: what it owns
+ * elsewhere ends with the process. */
+void tunnel_rest_abandon(struct tunnel_seat *seat);
 /* And its upgrade is not needed any more. */
 void tunnel_rest_free_upgrade(struct tunnel_io *io);
 

@@ -440,6 +440,14 @@ struct tunnel_io *tunnel_wake(struct tunnel_seat *seat)
     return io;
 }
 
+void tunnel_rest_abandon(struct tunnel_seat *seat)
+{
+    tunnel_rest_free_upgrade(seat->io);
+    tunnel_rest_leave(seat->io);
+    slabs_give(&kind_of(seat)->works, seat->io);
+    seat->io = NULL;
+}
+
 void tunnel_visit(const struct tunnel_seat *seat, struct tunnel_visit *visit, void *head)
 {
     struct tunnel_io *io = seat->rests ? (struct tunnel_io *)(void *)visit->work : seat->io;

@@ -67,7 +67,7 @@ void tunnel_stats_taken_over(const struct tunnel_stats *s)
 
     metrics_add(s->thread->shard, METRIC_TUNNELS, METRIC_INDEX(s->route), 1);
     tunnel_stats_id(s, id);
-    log_audit(s->thread->log, LOG_INFO, "tunnel taken over", LOG_TEXT("tunnel", id), LOG_SLICE("id", h.id),
+    log_write(s->thread->log, LOG_DEBUG, "tunnel taken over", LOG_TEXT("tunnel", id), LOG_SLICE("id", h.id),
               LOG_SLICE("route", h.route), LOG_SLICE("sandbox", h.sandbox),
               LOG_TEXT("worker", tunnel_stats_worker(s, worker)));
 }
