@@ -25,6 +25,8 @@
 #include "spoa/service/keeper_exec.h"
 #include "spoa/service/notify.h"
 
+#define CHECK_TIME (10 * SECOND) /* for the new program to check the configuration */
+
 enum { DEATHS_REMEMBERED = 64, KEPT_MAX = KEEPER_LISTENERS_MAX + 8 };
 
 /* What on_ended and watch return beside an exit code. */
@@ -35,12 +37,13 @@ struct keeper {
     int signals;    /* a signalfd */
     int channel[2]; /* a pipe: the server writes, the keeper reads */
     pid_t self, server;
+    pid_t check;    /* the new program, which checks the configuration (-t); 0: it does not run */
     bool ready;     /* some server has been ready */
     bool stopping;  /* the service manager or an operator has asked for the end */
     bool upgrading; /* the server has been asked to hand over */
     bool same;      /* to the program that runs */
     int old; /* the program before, which is executed again if no server gets ready; -1: there is none */
-    uint64_t deadline;         /* when the upgrade has taken too long; UINT64_MAX: none is under way */
+    uint64_t deadline; /* when the check or the upgrade has taken too long; UINT64_MAX: none is under way */
     struct keeper_server next; /* what the next server is told */
     unsigned deaths_count;
     uint64_t deaths[DEATHS_REMEMBERED]; /* a ring: when servers died, in µs of CLOCK_MONOTONIC */
@@ -222,22 +225,44 @@ static void refuse_upgrade(struct keeper *k, const char *why)
     say(k, "error", why, "");
 }
 
-/* Checks the new program, and asks the server to hand over. */
+/* Lets the new program check the configuration. The server is served meanwhile, and replaced if it dies. */
 static void begin_upgrade(struct keeper *k, bool same)
 {
     struct fail why;
 
-    if (!k->ready || k->upgrading || k->old >= 0 || k->stopping)
+    if (!k->ready || k->check || k->upgrading || k->old >= 0 || k->stopping)
         return; /* one at a time */
-    if (!keeper_exec_check(same, k->options->argv, &why)) {
+    k->same = same;
+    pid_t check = keeper_exec_check(same, k->options->argv, &why);
+    if (check < 0) {
         refuse_upgrade(k, why.text);
+        return;
+    }
+    k->check = check;
+    k->deadline = clock_now() + CHECK_TIME;
+}
+
+/* The check has ended: asks the server to hand over, if it is good. */
+static void on_checked(struct keeper *k, int status)
+{
+    k->check = 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        refuse_upgrade(k, "the new program does not find the configuration good (-t)");
         return;
     }
     say(k, "info", "upgrading", "");
     k->upgrading = true;
-    k->same = same;
     k->deadline = clock_now() + k->options->patience;
     (void)kill(k->server, SIGUSR2);
+}
+
+static void end_check(struct keeper *k)
+{
+    if (!k->check)
+        return;
+    (void)kill(k->check, SIGKILL);
+    (void)waitpid(k->check, NULL, 0);
+    k->check = 0;
 }
 
 /* The server has written what the next one needs. Does not return, unless the new program cannot be executed: then this program
@@ -405,6 +430,18 @@ static int wait_time(const struct keeper *k)
     return k->deadline <= now ? 0 : (int)((k->deadline - now) / 1000 + 1);
 }
 
+/* What has a deadline takes too long. */
+static void on_late(struct keeper *k)
+{
+    k->deadline = UINT64_MAX;
+    if (k->check) {
+        end_check(k);
+        refuse_upgrade(k, "the new program takes too long to check the configuration (-t)");
+    } else {
+        (void)kill(k->server, SIGKILL); /* its end is handled as a death */
+    }
+}
+
 /* Waits until the server has ended; returns as on_ended. */
 static int watch(struct keeper *k)
 {
@@ -419,10 +456,10 @@ static int watch(struct keeper *k)
             hear(k);
             return on_ended(k, status);
         }
-        if (k->deadline <= clock_now()) {
-            k->deadline = UINT64_MAX;
-            (void)kill(k->server, SIGKILL); /* its end is handled as a death */
-        }
+        if (k->check && waitpid(k->check, &status, WNOHANG) == k->check)
+            on_checked(k, status);
+        if (k->deadline <= clock_now())
+            on_late(k);
     }
 }
 
@@ -490,6 +527,7 @@ int keeper_run(const struct keeper_options *options, struct fail *why)
         write_pid(&k);
         exit_code = watch(&k);
     }
+    end_check(&k);
     close_keeper(&k);
     return exit_code;
 }

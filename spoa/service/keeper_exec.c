@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/close_range.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -15,12 +14,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define VARIABLE      "CELLGATE_HANDOVER"
-#define CHECK_STEPS   1000 /* of 10 ms */
 #define ARGUMENTS_MAX 256
 
 extern char **environ;
@@ -61,24 +57,7 @@ static bool find_program(bool same, char path[static PATH_MAX], struct fail *why
     return is_trusted(&file) || fail(why, "%s can be written by others", path);
 }
 
-/* Waits for a child for ten seconds; returns false with *why if it fails. */
-static bool await_check(pid_t child, struct fail *why)
-{
-    int status;
-
-    for (int step = 0; step < CHECK_STEPS; step++) {
-        pid_t ended = waitpid(child, &status, WNOHANG);
-        if (ended == child)
-            return (WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
-                   fail(why, "the new program does not find the configuration good (-t)");
-        (void)poll(NULL, 0, 10);
-    }
-    (void)kill(child, SIGKILL);
-    (void)waitpid(child, &status, 0);
-    return fail(why, "the new program takes too long to check the configuration (-t)");
-}
-
-bool keeper_exec_check(bool same, char *const argv[], struct fail *why)
+pid_t keeper_exec_check(bool same, char *const argv[], struct fail *why)
 {
     char path[PATH_MAX], option[] = "-t", *with[ARGUMENTS_MAX];
     posix_spawnattr_t attributes;
@@ -87,7 +66,7 @@ bool keeper_exec_check(bool same, char *const argv[], struct fail *why)
     size_t count = 0;
 
     if (!find_program(same, path, why))
-        return false;
+        return -1;
     for (; argv[count] && count < ARGUMENTS_MAX - 2; count++)
         with[count] = argv[count];
     with[count] = option;
@@ -98,8 +77,10 @@ bool keeper_exec_check(bool same, char *const argv[], struct fail *why)
     posix_spawnattr_setsigmask(&attributes, &none);
     int error = posix_spawn(&child, path, NULL, &attributes, with, environ);
     posix_spawnattr_destroy(&attributes);
-    return error == 0 ? await_check(child, why)
-                      : fail(why, "cannot run the new program: %s", strerror(error));
+    if (error == 0)
+        return child;
+    fail(why, "cannot run the new program: %s", strerror(error));
+    return -1;
 }
 
 /* ---- descriptors ---- */

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "spoa/base/bytes/must_check.h"
 #include "spoa/base/os/fail.h"
@@ -45,9 +46,9 @@ struct keeper_handover {
  * the descriptors of its keeper, and must not choose what is executed. `same` is the program that this process is, otherwise it is the one that
  * is installed at the path from which this process was started. */
 
-/* Runs `-t` with the arguments of this process. Returns false with *why if the program cannot be run, does not find the configuration good, or
- * takes longer than ten seconds. */
-bool keeper_exec_check(bool same, char *const argv[], struct fail *why) MUST_CHECK;
+/* Starts `-t` with the arguments of this process, as a child that inherits no descriptor of the tunnels. Returns its process id, or -1 with
+ * *why if the program cannot be run. The program finds the configuration good if the child exits with 0. */
+pid_t keeper_exec_check(bool same, char *const argv[], struct fail *why) MUST_CHECK;
 /* Becomes that program, which gets `handover`, and this program as `old`. No server may live. Returns only if that fails, with *why; then all
  * is as before. */
 void keeper_exec(bool same, char *const argv[], const struct keeper_handover *handover, struct fail *why);

@@ -198,6 +198,27 @@ def test_a_program_that_cannot_serve_is_refused_before_anything_happens(installe
     pass_both_ways(*pair)
 
 
+def test_a_server_that_dies_while_the_new_program_is_checked_is_replaced_at_once(installed, tmp_path):
+    worker, before, checked = installed.worker(), server(installed), tmp_path / "checked"
+    real = installed.program.with_name("real")
+    shutil.copy(installed.program, real)
+    begun = tmp_path / "begun"
+    install(installed, f"""#!/bin/sh
+for argument; do [ "$argument" = -t ] && : >{begun} && until [ -e {checked} ]; do sleep 0.02; done; done
+exec {real} "$@"
+""".encode())
+    os.kill(installed.cell.pid("relay"), signal.SIGUSR2)
+    until(begun.exists, AT_ONCE)
+    os.kill(before, signal.SIGKILL)
+    second = next_server(installed, before)
+    pair = installed.open(worker)
+    pass_both_ways(*pair)
+    checked.touch()
+    next_server(installed, second)
+    installed.cell.says("relay", "tunnels taken over", "tunnels=1 lost=0")
+    pass_both_ways(*pair)
+
+
 def test_a_program_that_others_can_write_is_not_run(installed):
     before = server(installed)
     install(installed, installed.program.read_bytes(), 0o775)
