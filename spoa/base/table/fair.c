@@ -9,8 +9,7 @@ enum {
     ALL = FAIR_RANKS * FAIR_LINES,
     WAYS = 8, /* lines among which an owner finds its own: a bounded search */
     SETS = FAIR_LINES / WAYS,
-    SPARED = 8, /* 1/SPARED of all places is kept for owners that have few */
-    FEW = 32    /* an owner may always have 1/FEW of what it leaves free */
+    FEW = 32 /* an owner may always have 1/FEW of what it leaves free */
 };
 
 /* The account of one owner. A line is a member of its rank's ring while one of its places waits. */
@@ -75,12 +74,9 @@ static struct ring *ring_of(struct fair *f, uint32_t line)
 
 /* ---- places ---- */
 
-/* Returns true if an owner that has `own` of the `max` places may take `more`, while all owners have `used`. An owner without a place may
- * take any that is free. Otherwise it may have as much as it leaves free beyond the spared places, 1/spared of all (none if 0), or a few
- * of all it leaves free, whichever is more. */
-static bool is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, uint32_t spared)
+bool fair_is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, uint32_t spared)
 {
-    uint32_t free = max - used;
+    uint32_t free = max > used ? max - used : 0;
     if (more > free)
         return false;
     uint32_t left = free - more, kept = spared ? max / spared : 0, few = left / FEW;
@@ -88,13 +84,13 @@ static bool is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, ui
     return own == 0 || own + more <= part;
 }
 
-/* Like is_part, and applies the same rule to the half of `max` that unverified owners share. `of_rank` is the number that all owners of
+/* Like fair_is_part, and applies the same rule to the half of `max` that unverified owners share. `of_rank` is the number that all owners of
  * the rank have taken. */
 static bool is_within(uint32_t max, uint32_t used, uint32_t of_rank, enum fair_rank rank, uint32_t own,
                       uint32_t more, uint32_t spared)
 {
-    return is_part(max, used, own, more, spared) &&
-           (rank != FAIR_UNVERIFIED || is_part(max - max / 2, of_rank, own, more, spared));
+    return fair_is_part(max, used, own, more, spared) &&
+           (rank != FAIR_UNVERIFIED || fair_is_part(max - max / 2, of_rank, own, more, spared));
 }
 
 bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
@@ -102,7 +98,7 @@ bool fair_has_room(const struct fair *f, struct fair_owner owner, uint32_t cost)
     const struct line *l = &f->lines[line_of(f, owner)];
     return cost <= f->limits.each && l->places <= f->limits.each - cost &&
            is_within(f->limits.places, f->places, f->rings[owner.rank].places, owner.rank, l->places, cost,
-                     SPARED);
+                     FAIR_SPARED);
 }
 
 /* Adds `cost` to all sums; a negative number, as uint32_t, subtracts. */

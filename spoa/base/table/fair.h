@@ -69,6 +69,12 @@ struct fair_limits {
     uint32_t served; /* largest number served at once; 0 means any number */
 };
 
+/* The rule of places: returns true if an owner that has `own` of the `max` places may take `more`, while all owners have `used`. An
+ * owner without a place may take any that is free. Otherwise it may have as much as it leaves free beyond the spared places, 1/spared
+ * of all (none if 0), or a few of all it leaves free, whichever is more. */
+bool fair_is_part(uint32_t max, uint32_t used, uint32_t own, uint32_t more, uint32_t spared);
+enum { FAIR_SPARED = 8 }; /* 1/FAIR_SPARED of all places is kept for owners that have few */
+
 struct fair;
 
 /* Returns a new set without any place taken, or NULL if memory is short. The caller releases it with free(). */

@@ -3,6 +3,7 @@
 
 #include "spoa/base/bytes/writer.h"
 #include "spoa/base/table/client_site.h"
+#include "spoa/base/table/fair.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -17,12 +18,13 @@ enum {
     WANTED_MORE = 8192 /* bytes beyond the held ones, which give a waiting tunnel room for 4096 bytes */
 };
 
-/* The counters of one name: for a sandbox, organisation or token the numbers of tunnels and replays; for an owner the number of uses
- * and the bytes that they hold. */
+/* The counters of one name: for a sandbox, organisation or token the number of tunnels; for an owner the number of uses, the bytes that
+ * they hold, and the number of replays that they collect. */
 struct limits_holder {
     /* member `of`: the holder of all unauthenticated clients; NULL unless this is one of them */
     struct limits_holder *next, *of;
-    uint64_t tunnels, replays, uses;
+    uint64_t tunnels, uses;
+    uint32_t replays; /* guarded by limits.replays_lock */
     _Atomic uint64_t held;
     size_t len;
     uint8_t name[];
@@ -38,7 +40,9 @@ struct shard {
 
 struct limits {
     _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
-    _Atomic uint64_t tunnels, replays;
+    _Atomic uint64_t tunnels;
+    pthread_mutex_t replays_lock;
+    _Atomic uint32_t replays; /* changed with replays_lock only */
     _Atomic int64_t held;
     /* the number of owners that hold memory; bytes that waiting tunnels need */
     _Atomic uint64_t owners, wanted;
@@ -78,6 +82,7 @@ struct limits *limits_new(const struct limits_settings *s)
         free(l);
         return NULL;
     }
+    pthread_mutex_init(&l->replays_lock, NULL);
     for (size_t i = 0; i < SHARDS; i++)
         pthread_mutex_init(&l->shards[i].lock, NULL);
     limits_set(l, s);
@@ -97,6 +102,7 @@ void limits_free(struct limits *l)
         }
         pthread_mutex_destroy(&l->shards[i].lock);
     }
+    pthread_mutex_destroy(&l->replays_lock);
     free(l);
 }
 
@@ -331,6 +337,64 @@ static uint64_t free_memory(const struct limits *l, int64_t unsettled, uint64_t 
     return held < (int64_t)most ? most - (uint64_t)(held > 0 ? held : 0) : 0;
 }
 
+/* Returns the owner whose share counts: all unauthenticated clients share one. */
+static struct limits_holder *owner_of(struct limits_holder *holder)
+{
+    return holder->of ? holder->of : holder;
+}
+
+/* ---- replays ---- */
+static uint32_t permits(const struct limits *l)
+{
+    uint64_t number = l->memory / LIMITS_REPLAY_LEN;
+    return number < 1 ? 1 : number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
+bool limits_replay_begin(struct limits *l, struct limits_use *use)
+{
+    if (use->replays)
+        return true;
+    struct limits_holder *owner = owner_of(use->holder);
+    pthread_mutex_lock(&l->replays_lock);
+    if (fair_is_part(permits(l), l->replays, owner->replays, 1, FAIR_SPARED) &&
+        (!l->replays || free_memory(l, 0, l->memory) >= LIMITS_REPLAY_LEN)) {
+        l->replays++;
+        owner->replays++;
+        use->replays = true;
+    }
+    pthread_mutex_unlock(&l->replays_lock);
+    return use->replays;
+}
+
+void limits_replay_end(struct limits *l, struct limits_use *use)
+{
+    if (!use->replays)
+        return;
+    pthread_mutex_lock(&l->replays_lock);
+    l->replays--;
+    owner_of(use->holder)->replays--;
+    use->replays = false;
+    pthread_mutex_unlock(&l->replays_lock);
+}
+
+/* The permit remains taken while it moves: `from` must not be refused it because others wait. */
+static void move_replay(struct limits *l, struct limits_use *from, struct limits_use *to)
+{
+    if (!from->replays)
+        return;
+    pthread_mutex_lock(&l->replays_lock);
+    owner_of(from->holder)->replays--;
+    owner_of(to->holder)->replays++;
+    from->replays = false;
+    to->replays = true;
+    pthread_mutex_unlock(&l->replays_lock);
+}
+
+bool limits_replay_alone(const struct limits *l)
+{
+    return l->replays == 1;
+}
+
 /* ---- what tunnels hold ---- */
 struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *owner)
 {
@@ -339,7 +403,7 @@ struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *
     struct shard *shard;
 
     if (!put_owner(&w, owner))
-        return (struct limits_use){&l->nobody, 0, 0};
+        return (struct limits_use){.holder = &l->nobody};
     struct limits_holder **at = lock(l, writer_slice(&w), &shard);
     if (!*at)
         *at = new_holder(writer_slice(&w));
@@ -349,7 +413,7 @@ struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *
         holder->uses++;
     }
     pthread_mutex_unlock(&shard->lock);
-    return (struct limits_use){holder ? holder : &l->nobody, 0, 0};
+    return (struct limits_use){.holder = holder ? holder : &l->nobody};
 }
 
 void limits_use_end(struct limits *l, struct limits_use *use)
@@ -359,6 +423,7 @@ void limits_use_end(struct limits *l, struct limits_use *use)
 
     if (!holder)
         return;
+    limits_replay_end(l, use);
     limits_use_set(l, use, 0, false);
     use->holder = NULL;
     if (holder == &l->nobody)
@@ -376,14 +441,9 @@ void limits_use_move(struct limits *l, struct limits_use *use, const struct limi
     struct limits_use to = limits_use_begin(l, owner);
 
     limits_use_set(l, &to, use->held, use->wanted > 0);
+    move_replay(l, use, &to);
     limits_use_end(l, use);
     *use = to;
-}
-
-/* Returns the owner whose share counts: all unauthenticated clients share one. */
-static struct limits_holder *owner_of(struct limits_holder *holder)
-{
-    return holder->of ? holder->of : holder;
 }
 
 static void owner_holds(struct limits *l, struct limits_holder *holder, uint64_t bytes)
@@ -573,52 +633,4 @@ bool limits_round_takes(const struct limits *l, struct limits_round *r, const st
         return false;
     r->lacking -= smaller(use->held, r->lacking);
     return true;
-}
-
-/* ---- replays ---- */
-static uint64_t at_least_one(uint64_t number)
-{
-    return number ? number : 1;
-}
-
-/* Changes the number of replays. A sandbox without a holder is not counted, and has no limit. */
-static bool change_replays(struct limits *l, struct slice space, struct slice sandbox, bool up, uint64_t most)
-{
-    uint8_t memory[NAME_MAX_BYTES];
-    struct writer w = writer_of(memory, sizeof memory);
-    struct shard *shard;
-    bool done = true;
-
-    put_sandbox(&w, "s", space, sandbox);
-    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
-    if (holder && up)
-        done = holder->replays < most;
-    if (holder && done)
-        holder->replays += up ? 1 : (uint64_t)-1;
-    pthread_mutex_unlock(&shard->lock);
-    return done;
-}
-
-bool limits_replay_begin(struct limits *l, struct slice space, struct slice sandbox)
-{
-    uint64_t most = at_least_one(l->memory / LIMITS_REPLAY_LEN);
-
-    uint64_t others = atomic_fetch_add(&l->replays, 1);
-
-    if (others < most && (!others || free_memory(l, 0, l->memory) >= LIMITS_REPLAY_LEN) &&
-        change_replays(l, space, sandbox, true, at_least_one(most / LIMITS_REPLAY_SHARE)))
-        return true;
-    atomic_fetch_sub(&l->replays, 1);
-    return false;
-}
-
-void limits_replay_end(struct limits *l, struct slice space, struct slice sandbox)
-{
-    (void)change_replays(l, space, sandbox, false, 0);
-    atomic_fetch_sub(&l->replays, 1);
-}
-
-bool limits_replay_alone(const struct limits *l)
-{
-    return l->replays == 1;
 }

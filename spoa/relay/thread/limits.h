@@ -114,20 +114,21 @@ uint64_t limits_held(const struct limits *limits);
 /* Returns true if more than half of `memory` is held. */
 bool limits_is_short(const struct limits *limits);
 
-/* The memory that one tunnel holds, and its owner. An owner's share is the memory divided by the number of owners that hold any;
+/* The memory that one tunnel holds, its permit to collect a replay, and its owner. An owner's share is the memory divided by the number of owners that hold any;
  * all unauthenticated clients are one owner. Together they may hold 1/LIMITS_SLICE of the memory, and one address half of that. */
 struct limits_holder;
 struct limits_use {
     struct limits_holder *holder;
     uint64_t held, wanted;
+    bool replays; /* has a permit to collect a replay (limits_replay_begin) */
 };
 enum { LIMITS_SLICE = 4 }; /* a quarter */
 
 /* Begins a use, to be ended by limits_use_end. Never fails: if memory is short, an unknown unauthenticated client is the owner. */
 struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
-/* Ends a use, which then holds nothing. A zeroed use is allowed. */
+/* Ends a use, which then holds nothing and has no permit. A zeroed use is allowed. */
 void limits_use_end(struct limits *limits, struct limits_use *use);
-/* Gives the use to another owner. */
+/* Gives the use to another owner, with its permit. */
 void limits_use_move(struct limits *limits, struct limits_use *use, const struct limits_owner *owner);
 /* Sets the number of bytes that the tunnel holds, which the caller also reports to limits_hold. `waits` is true if a message of the
  * tunnel cannot be completed, and its memory not be freed, because memory is short. */
@@ -168,14 +169,15 @@ void limits_round_look(struct limits_round *round, const struct limits_use *use)
 bool limits_round_takes(const struct limits *limits, struct limits_round *round,
                         const struct limits_use *use);
 
-/* LIMITS_REPLAY_LEN is the largest replay in bytes. The number of permits is the memory divided by that, and a sandbox may have
- * 1/LIMITS_REPLAY_SHARE of them; both are at least 1. */
-enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
+/* The largest replay in bytes. The number of permits is the memory divided by it, at least 1. Owners share the permits by the rule of
+ * fair_is_part: an owner that collects many replays leaves some permits to others, whose first permit is then free. All
+ * unauthenticated clients are one owner. */
+enum { LIMITS_REPLAY_LEN = 4 << 20 };
 
-/* Takes a permit to collect a replay, for a tunnel that has entered. Returns false if none is free. */
-bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
-    __attribute__((warn_unused_result));
-void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);
+/* Takes a permit to collect a replay, if the use has none. Returns false if the owner may have no more. */
+bool limits_replay_begin(struct limits *limits, struct limits_use *use) __attribute__((warn_unused_result));
+/* Returns the permit. Does nothing if the use has none. */
+void limits_replay_end(struct limits *limits, struct limits_use *use);
 /* Returns true if only one tunnel collects a replay. A single replay is never refused memory. */
 bool limits_replay_alone(const struct limits *limits);
 

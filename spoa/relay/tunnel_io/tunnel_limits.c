@@ -141,8 +141,7 @@ bool tunnel_limits_permit_replay(void *context)
     struct tunnel_io *io = context;
     if (io->permit != PERMIT_NONE)
         return true;
-    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io));
-    if (limits_replay_begin(io->thread->limits, h.space, tunnel_limits_owner(&h).sandbox)) {
+    if (limits_replay_begin(io->thread->limits, &io->stats.use)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();
     }
@@ -159,9 +158,6 @@ uint64_t tunnel_limits_permit_until(const struct tunnel_io *io)
 
 void tunnel_limits_end_permit(struct tunnel_io *io)
 {
-    if (io->permit == PERMIT_TAKEN) {
-        const struct handover h = upgrade_handover(tunnel_rest_upgrade(io));
-        limits_replay_end(io->thread->limits, h.space, tunnel_limits_owner(&h).sandbox);
-    }
+    limits_replay_end(io->thread->limits, &io->stats.use);
     io->permit = PERMIT_OVER;
 }

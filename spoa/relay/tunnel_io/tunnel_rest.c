@@ -39,6 +39,7 @@ static const struct image_field use_fields[] = {
     IMAGE_BY(struct limits_use, holder, image_holder),
     IMAGE_ANY(struct limits_use, held),
     IMAGE_ANY(struct limits_use, wanted),
+    IMAGE_FLAG(struct limits_use, replays),
 };
 static IMAGE_TABLE(use_table, struct limits_use, use_fields);
 

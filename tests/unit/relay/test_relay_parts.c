@@ -418,45 +418,81 @@ static void limits_hold_for_sandbox_organisation_token_and_all(void **state)
     limits_free(l);
 }
 
+/* Collects as many replays for the owner as it may, of `room` tunnels, and returns their number. */
+static size_t collect(struct limits *l, const struct limits_owner *owner, struct limits_use *uses, size_t room)
+{
+    size_t count = 0;
+    for (; count < room; count++) {
+        uses[count] = limits_use_begin(l, owner);
+        if (!limits_replay_begin(l, &uses[count])) {
+            limits_use_end(l, &uses[count]);
+            break;
+        }
+    }
+    return count;
+}
+
+/* The sandboxes of an organisation, however many, are one owner; so are all clients without a token. */
+static void replays_of_one_owner_leave_some_to_others(void **state)
+{
+    struct limits_settings most = {.memory = 16 * (uint64_t)LIMITS_REPLAY_LEN};
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        struct limits *l = limits_new(&most);
+        struct limits_use uses[32], first;
+        size_t count = 0;
+        for (unsigned i = 0; i < 16; i++) {
+            char memory[4];
+            snprintf(memory, sizeof memory, "s%u", i);
+            const struct slice name = slice_text(memory);
+            const struct limits_owner owner =
+                kind ? (struct limits_owner){.client = name}
+                     : (struct limits_owner){.sandbox = name, .org = SLICE_LITERAL("greedy")};
+            count += collect(l, &owner, uses + count, 16 - count);
+        }
+        assert_in_range(count, 2, 8);
+        const struct limits_owner other = {.sandbox = SLICE_LITERAL("s"), .org = SLICE_LITERAL("other")};
+        assert_int_equal(collect(l, &other, &first, 1), 1);
+        assert_true(limits_replay_begin(l, &first)); /* it has one */
+        while (count)
+            limits_use_end(l, &uses[--count]);
+        assert_true(limits_replay_alone(l));
+        limits_use_end(l, &first);
+        limits_free(l);
+    }
+}
+
 static void replays_are_as_many_as_memory_has_room_for(void **state)
 {
     struct limits_settings most = {.memory = 16 * (uint64_t)LIMITS_REPLAY_LEN};
     struct limits *l = limits_new(&most);
-    struct slice names[9];
-    char memory[9][4];
+    struct limits_use uses[32], late;
     (void)state;
-    for (unsigned i = 0; i < 9; i++) {
-        snprintf(memory[i], sizeof memory[i], "s%u", i);
-        names[i] = slice_text(memory[i]);
-        assert_int_equal(limits_enter(l, &(struct limits_owner){.sandbox = names[i]}), LIMIT_NONE);
+    for (unsigned i = 0; i < 16; i++) {
+        char name[4];
+        snprintf(name, sizeof name, "o%u", i);
+        assert_int_equal(collect(l, &(struct limits_owner){.org = slice_text(name)}, &uses[i], 1), 1);
     }
-    for (unsigned i = 0; i < 8; i++) {
-        assert_true(limits_replay_begin(l, none, names[i]));
-        assert_true(limits_replay_begin(l, none, names[i]));
-        assert_false(limits_replay_begin(l, none, names[i])); /* an eighth is for one sandbox */
-    }
-    assert_false(limits_replay_begin(l, none, names[8])); /* all sixteen */
-    assert_false(limits_replay_begin(l, none, none));
-    limits_replay_end(l, none, names[0]);
-    assert_true(limits_replay_begin(l, none, names[8]));
-    limits_replay_end(l, none, names[8]);
-    assert_true(limits_replay_begin(l, none, none)); /* one that is not counted for a sandbox */
-    assert_false(limits_replay_begin(l, none, names[0]));
-    limits_replay_end(l, none, none);
+    const struct limits_owner none_left = {.org = SLICE_LITERAL("late")};
+    assert_int_equal(collect(l, &none_left, &late, 1), 0);
+    limits_replay_end(l, &uses[0]);
+    limits_replay_end(l, &uses[0]); /* it has none any more */
+    assert_int_equal(collect(l, &none_left, &late, 1), 1);
+    /* an owner that is named later takes the permit along */
+    limits_use_move(l, &late, &(struct limits_owner){.org = SLICE_LITERAL("named")});
+    assert_false(limits_replay_begin(l, &uses[0]));
+    limits_use_end(l, &late);
+    assert_true(limits_replay_begin(l, &uses[0]));
     most.memory = 1;
     limits_set(l, &most);
-    for (unsigned i = 1; i < 8; i++) {
-        assert_false(limits_replay_begin(l, none, names[8]));
-        limits_replay_end(l, none, names[i]);
-        limits_replay_end(l, none, names[i]);
+    late = limits_use_begin(l, &none_left);
+    for (unsigned i = 0; i < 16; i++) {
+        assert_false(limits_replay_begin(l, &late));
+        limits_use_end(l, &uses[i]);
     }
-    limits_replay_end(l, none, names[0]);
-    assert_true(limits_replay_begin(l, none, names[8])); /* one, however little there is */
-    assert_false(limits_replay_begin(l, none, names[0]));
-    limits_replay_end(l, none, names[8]);
-    for (unsigned i = 0; i < 9; i++)
-        limits_leave(l, &(struct limits_owner){.sandbox = names[i]});
-    assert_int_equal(limits_tunnels(l), 0);
+    assert_true(limits_replay_begin(l, &late)); /* one, however little there is */
+    assert_true(limits_replay_alone(l));
+    limits_use_end(l, &late);
     limits_free(l);
 }
 
@@ -1002,6 +1038,7 @@ int main(void)
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
         cmocka_unit_test(limits_hold_for_sandbox_organisation_token_and_all),
         cmocka_unit_test(replays_are_as_many_as_memory_has_room_for),
+        cmocka_unit_test(replays_of_one_owner_leave_some_to_others),
         cmocka_unit_test(limits_without_memory_refuse),
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
         cmocka_unit_test(a_request_without_a_whole_handover_is_refused),
