@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Returns true for '0' to '9'. */
 static inline bool ascii_is_digit(uint8_t c)
 {
     return c >= '0' && c <= '9';

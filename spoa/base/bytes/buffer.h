@@ -49,6 +49,7 @@ bool buffer_put(struct buffer *b, struct slice s) MUST_CHECK;
  * written. The caller then adds the bytes that it wrote with buffer_commit. Returns NULL if the limit would be exceeded or memory
  * is short. */
 uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) MUST_CHECK;
+/* Adds `len` bytes that were written after buffer_room. */
 void buffer_commit(struct buffer *b, size_t len);
 /* Drops the first len bytes, which the buffer must hold. */
 void buffer_consume(struct buffer *b, size_t len);

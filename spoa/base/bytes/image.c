@@ -24,7 +24,7 @@ struct slice image_take(struct image *image, size_t len)
     return image->failed ? slice_of(NULL, 0) : taken;
 }
 
-/* The byte of these bits stands in front of what they tell of, so it is written before they are known. */
+/* Begins the next byte of bits. A writer writes it as 0 before the values of its fields, and image_bit sets its bits later. */
 static void begin_bits(struct image *image)
 {
     image->bits_left = 8;
@@ -78,7 +78,7 @@ static uint64_t take_varint(struct image *image)
     return 0;
 }
 
-/* Small numbers of either sign become small ones without. */
+/* Maps a signed number to an unsigned one (0, -1, 1, -2 become 0, 1, 2, 3), so that small numbers of either sign make short varints. */
 static uint64_t fold_sign(uint64_t value)
 {
     return value << 1 ^ (value >> 63 ? UINT64_MAX : 0);
@@ -90,7 +90,10 @@ static uint64_t unfold_sign(uint64_t value)
 }
 
 /* ---- a whole image ---- */
-enum { UNIT = 1024 /* us, of the image's time */ };
+enum {
+    UNIT =
+        1024 /* resolution of the image's time of writing, in µs: any earlier time serves as the base of the others */
+};
 
 struct image image_to(struct buffer *to, unsigned version, uint64_t now)
 {
@@ -125,7 +128,7 @@ bool image_done(const struct image *image)
     return !image->failed && kept && (image->to || reader_done(&image->from));
 }
 
-/* ---- what tables say ---- */
+/* ---- the kinds of fields ---- */
 void image_number(struct image *image, uint64_t *number, uint64_t max)
 {
     if (image->to) {
@@ -148,7 +151,7 @@ void image_bytes(struct image *image, void *bytes, size_t len)
         memcpy(bytes, read.at, read.len);
 }
 
-/* Writes a pointer beside the image, or reads it from there. */
+/* Stores a pointer in `kept`, or reads it from there. */
 static void keep_memory(struct image *image, void **memory)
 {
     image_check(image, image->kept_count < image->kept_max);
@@ -222,7 +225,7 @@ static void store(void *at, uint64_t value, size_t size)
     }
 }
 
-/* A number that is usually `usual`, and takes a bit then. */
+/* Writes or reads a number as its difference from `usual`: the value `usual` takes only a bit, and so does a flag. */
 static void image_usual(struct image *image, uint64_t *number, uint64_t max, uint64_t usual)
 {
     uint64_t differs = image->to ? *number ^ usual : 0;
@@ -260,14 +263,16 @@ static void image_signed(struct image *image, void *at)
         memcpy(at, &value, sizeof value);
 }
 
-/* Most times of an object are close to one of the two that were written before them. */
-enum { FAR = 1 << 16 /* us: such a time begins another group */ };
+/* Most times of an object are close to each other, or to one older time. So the image remembers two times, each of which stands for a
+ * group, and writes the distance from the nearer one. */
+enum { FAR = 1 << 16 /* distance in µs from which on a time begins another group */ };
 
 static uint64_t span(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
 }
 
+/* Makes `time` the most recent of the two times. The older one is replaced if `time` continued its group, or begins a group. */
 static void note_time(struct image *image, unsigned which, uint64_t time)
 {
     if (which || span(time, image->times[0]) > FAR)
@@ -275,7 +280,7 @@ static void note_time(struct image *image, unsigned which, uint64_t time)
     image->times[0] = time;
 }
 
-/* UINT64_MAX is written as 0, any other time as its distance from one of those two, one more, and a bit for which. */
+/* Returns the number that stands for a time: 0 for UINT64_MAX, otherwise 1 + 2 * (distance from one of the two times) + (which one). */
 static uint64_t encode_time(struct image *image, uint64_t time)
 {
     unsigned which = span(time, image->times[1]) < span(time, image->times[0]);
@@ -346,7 +351,8 @@ static void image_owned(struct image *image, const struct image_table *table, vo
         image_part(image, table, *at);
 }
 
-/* What the memory of a buffer holds; where it stands in its memory counts only if that stays where it is. */
+/* Writes or reads the content of a buffer that is not empty. If the memory stays in place, so does the content within it, and `start` is
+ * written; otherwise the content is copied, and begins at 0 after reading. */
 static void image_held(struct image *image, struct buffer *b)
 {
     void *memory = b->memory;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * image: the one written-out form of state: a tunnel at rest is its image, and so is one that another process goes on with. A struct
- * has one table of its fields (`struct image_table`), by which image_part writes it and reads it back; tests and the fuzzer walk
- * the same table. A table says of each field what it is, or why it is not written: IMAGE_DERIVED (from what is written, or the
- * reader's own) or IMAGE_ANEW (it is begun anew). A field that is in no table fails tests/lint/images, and one that does not come back
- * fails tests/unit/relay/test_image_tables.c.
+ * image: the serialised form of state. An idle tunnel is kept as its image, which takes less memory, and a tunnel moves to another
+ * process as its image. A struct has one table of its fields (`struct image_table`), by which image_part writes the struct and reads
+ * it back; tests and the fuzzer walk the same table. A table names each field's kind, or why the field is not written: IMAGE_DERIVED
+ * (the reader computes it, or has its own) or IMAGE_ANEW (it starts from zero). tests/lint/images finds a field that is missing in
+ * the table, and tests/unit/relay/test_image_tables.c a field that does not come back.
  *
- * Nothing in an image is a pointer, and what is read is checked: numbers against their limits, lengths against what is there. A
- * failed image stays failed, and what was read by it is not to be used, but may be freed. What can be written can be read.
+ * An image holds no pointers. Reading checks everything, because an image may come from another program: numbers against their limits,
+ * lengths against the bytes that are left. A failed image stays failed; the caller must not use the structs read from it, but may free
+ * them. Every image that can be written can be read.
  *
- * An image begins with its version and the time at which it was written. After that, each field of a table has a bit, which says
- * whether it differs from zero; eight of them stand in a byte in front of the values of these fields. A number takes as many bytes as
- * it needs, seven bits in each. A time is a distance from one that was written before it, the first one from the image's own.
+ * Format: the version, the time of writing, then the fields in the order of their table. Each field has one bit, which is set if the
+ * field differs from zero. A byte with the bits of eight fields precedes the values of these fields. A number is a varint: seven bits
+ * per byte, the lowest first, and the eighth bit set if another byte follows. A time is the distance from an earlier time of the image.
  *
- * Memory that a struct owns stands in the image, byte for byte. Or it stays where it is: then the image only says that it is there, and
- * its owner keeps the pointers beside the image (`image_keep`), so that reading the image back needs no memory.
+ * Memory that a struct owns is either copied into the image, or stays in place. If it stays (`image_keep`), the image only records that it
+ * exists, and the owner keeps the pointers beside the image, so that reading the image back allocates nothing.
  */
 #ifndef CELLGATE_BASE_IMAGE_H
 #define CELLGATE_BASE_IMAGE_H
@@ -24,59 +25,62 @@
 #include "spoa/base/bytes/buffer.h"
 #include "spoa/base/bytes/reader.h"
 
+/* An image that is being written or read. */
 struct image {
-    struct buffer *to;       /* writes; NULL: reads */
-    struct reader from;      /* what is still to be read */
-    uint64_t times[2];       /* those from which the next time is counted, in µs of loop_clock */
-    void **kept;             /* memory that stays where it is; NULL: memory stands in the image */
-    size_t kept_count;       /* pointers in `kept` that were written or read */
-    size_t kept_max;         /* room in `kept`, or the number of pointers there */
-    size_t bits_at;          /* offset of the byte whose bits are being written */
-    uint8_t bits, bits_left; /* the byte whose bits are being read, and how many of it are left */
-    bool failed;             /* memory is short, the buffer's limit is reached, or what was read cannot be */
+    struct buffer *to;  /* output of a writer; NULL for a reader */
+    struct reader from; /* bytes that the reader has not read yet */
+    uint64_t times[2];  /* two earlier times, in µs of loop_clock; the next time is a distance from either */
+    void **kept;        /* pointers to memory that stays in place; NULL if memory is copied into the image */
+    size_t kept_count;  /* number of pointers in `kept` that were written or read so far */
+    size_t kept_max;    /* room in `kept` of a writer; number of pointers in `kept` of a reader */
+    size_t bits_at;     /* offset of the byte whose bits are being written */
+    uint8_t bits,
+        bits_left; /* byte whose bits are being read; number of its bits that are left, written or read */
+    bool failed;   /* memory is short, the buffer's limit is reached, or the bytes are invalid */
 };
 
-/* Begins an image of this version, which is written at `now`. */
+/* Begins an image of this version. `now` is the time of writing, in µs of loop_clock. */
 struct image image_to(struct buffer *to, unsigned version, uint64_t now);
-/* Begins to read. Fails if the version is another one. Times are what they were; if the reader's clock is behind the writer's, it is another
- * clock, and what was left of each time is left at `now`. */
+/* Begins to read an image; the image fails if it has another version. If `now` is before the time of writing, the reader has another clock
+ * (the machine was started again), and each time is moved so that it is as far from `now` as it was from the time of writing. */
 struct image image_from(struct slice bytes, unsigned version, uint64_t now);
-/* Memory stays where it is: pointers are written to `kept`, at most `max` of them, or were written there. */
+/* Lets memory stay in place: a writer stores at most `max` pointers in `kept`, and a reader finds `max` pointers there. */
 void image_keep(struct image *image, void **kept, size_t max);
-/* Returns true if all was written, or all was read, and nothing failed. */
+/* Returns true if nothing has failed, and a reader has read everything. */
 bool image_done(const struct image *image);
 
 /* ---- the table of a struct ---- */
 enum image_kind {
-    IMAGE_IS_NUMBER, /* an unsigned number, a bool or an enumeration, up to `max`; if it is `usual`, it takes a bit */
-    IMAGE_IS_SIGNED, /* an int64_t */
-    IMAGE_IS_TIME,   /* a uint64_t in µs of loop_clock; 0 and UINT64_MAX stand for themselves */
-    IMAGE_IS_BYTES,  /* an array of bytes; zeros at its end are not written */
-    IMAGE_IS_PART,   /* a struct that has a table */
-    IMAGE_IS_OWNED,  /* a pointer to a struct on the heap that has a table; NULL: none */
-    IMAGE_IS_BUFFER, /* a struct buffer; its limit is `max`, or, if that is 0, a number that is usually `usual` */
-    IMAGE_IS_BY,     /* what `by` writes and reads, which gets the whole struct */
-    IMAGE_IS_DERIVED,
-    IMAGE_IS_ANEW,
+    IMAGE_IS_NUMBER, /* unsigned number, bool or enumeration, at most `max`; the value `usual` takes only a bit */
+    IMAGE_IS_SIGNED, /* int64_t */
+    IMAGE_IS_TIME, /* uint64_t in µs of loop_clock; the values 0 and UINT64_MAX are no times, and come back as they are */
+    IMAGE_IS_BYTES, /* array of bytes; zeros at its end are not written */
+    IMAGE_IS_PART,  /* embedded struct with a table */
+    IMAGE_IS_OWNED, /* pointer to a struct on the heap with a table, or NULL */
+    IMAGE_IS_BUFFER, /* struct buffer; the limit is `max`, or if that is 0, it is written, and usually is `usual` */
+    IMAGE_IS_BY,      /* any field, written and read by the function `by` */
+    IMAGE_IS_DERIVED, /* not written: the reader computes the field, or has its own value */
+    IMAGE_IS_ANEW,    /* not written: the field is zero after reading */
 };
 
 struct image_table;
+/* One field of a struct, or an array of equal elements. Made by the macros below. */
 struct image_field {
     const char *name;
     enum image_kind kind;
-    uint16_t offset, size, count; /* of the first element; of each; how many there are */
+    uint16_t offset, size, count; /* offset of the first element; size and number of the elements */
     uint64_t max, usual;
-    const struct image_table *table;
-    void (*by)(struct image *image, void *object);
+    const struct image_table *table;               /* table of a PART, or of the target of OWNED */
+    void (*by)(struct image *image, void *object); /* writes or reads the field; gets the whole struct */
 };
 
 struct image_table {
     const char *name;
-    size_t size; /* of the struct */
+    size_t size; /* size of the struct, in bytes */
     const struct image_field *fields;
     size_t count;
-    bool (*holds)(const void *object); /* what must hold of the fields together; NULL: nothing */
-    void (*derive)(void *object);      /* sets derived fields, after the others were read; NULL: none */
+    bool (*holds)(const void *object); /* checks the fields against each other after reading, or NULL */
+    void (*derive)(void *object);      /* sets derived fields after the others were read, or NULL */
 };
 
 #define IMAGE_SIZE_OF(type, field) sizeof(((type *)0)->field)
@@ -126,19 +130,21 @@ struct image_table {
                                    .count = sizeof(rows) / sizeof(rows)[0], \
                                    ##__VA_ARGS__}
 
-/* Writes the struct, or reads it into one that is zeroed but for derived fields that its table needs. */
+/* Writes the struct, or reads it into *object. A reader must pass a zeroed struct; only derived fields that the table needs may be set. */
 void image_part(struct image *image, const struct image_table *table, void *object);
 
-/* ---- for the functions of IMAGE_BY ---- */
-/* Writes one bit, or reads it. Returns it; false if the image has failed. */
+/* ---- for the functions of IMAGE_BY: each one writes its argument, or reads it ---- */
+/* Writes `set`, or reads a bit. Returns the bit; false if the image has failed. */
 bool image_bit(struct image *image, bool set);
+/* Fails the image if the number is above `max`. */
 void image_number(struct image *image, uint64_t *number, uint64_t max);
 void image_bytes(struct image *image, void *bytes, size_t len);
-/* Memory on the heap of `size` bytes, of which the first `used` say something; NULL: none. */
+/* Handles heap memory of `size` bytes, of which only the first `used` are written. A reader allocates the memory, zeroed. *memory may be
+ * NULL. */
 void image_memory(struct image *image, void **memory, size_t size, size_t used);
-/* Fails the image unless this holds. */
+/* Fails the image if `holds` is false. */
 void image_check(struct image *image, bool holds);
-/* Returns the next bytes of what is read; empty if there are not so many. */
+/* Returns the reader's next `len` bytes. Fails the image and returns an absent slice if there are fewer. */
 struct slice image_take(struct image *image, size_t len);
 
 #endif

@@ -6,20 +6,20 @@
 
 #include "spoa/base/bytes/reader.h"
 
-/* Packed text is a sequence of runs, each after a byte. Below SAME, that byte is one less than the number of bytes that follow. Otherwise the
- * run repeats (byte - SAME + GRAM) bytes from a place, which follows in two bytes: below IMAGE_WORDS_MAX it is in the dictionary, from there
- * on it counts the text that was unpacked so far. */
+/* Format: packed text is a sequence of runs, each of which begins with a byte. A byte below SAME begins a literal run of (byte + 1) bytes,
+ * which follow. Any other byte begins a reference to (byte - SAME + GRAM) bytes; their position follows in two bytes, big-endian. A
+ * position below IMAGE_WORDS_MAX is in the dictionary, and a larger one is IMAGE_WORDS_MAX + a position in the text itself. */
 enum { SAME = 128, GRAM = 4, RUN_MAX = 128, SAME_MAX = 255 - SAME + GRAM };
 enum { BUCKETS = 4096, OWN_BUCKETS = 512, NONE = 0 };
 
 struct image_words {
     size_t len;
-    uint16_t places[BUCKETS]; /* one behind where these bytes stand; NONE: nowhere */
+    uint16_t places[BUCKETS]; /* by the hash of GRAM bytes: 1 + their first position in `bytes`, or NONE */
     uint8_t bytes[IMAGE_WORDS_MAX];
 };
 
-/* ---- places ---- */
-/* Whoever chooses bytes that fall together makes only their own ones longer. */
+/* ---- finding repetitions ---- */
+/* Returns a hash of the GRAM bytes at `at`. The hash has no secret: a client that makes hashes collide only makes its own text longer. */
 static uint32_t gram_at(const uint8_t *at)
 {
     uint32_t gram;
@@ -77,7 +77,8 @@ static void put_run(struct writer *w, struct slice run)
     }
 }
 
-/* The longer one of the two; fewer than GRAM: none. */
+/* Finds the longer of two repetitions of the bytes from `at` on: in the dictionary, and in the text before `at`. Returns its length; less
+ * than GRAM if neither is worth a reference. */
 static size_t find(const struct image_words *words, const uint16_t *own, struct slice bytes, size_t at,
                    size_t *place)
 {
@@ -115,8 +116,8 @@ void image_pack(const struct image_words *words, struct slice bytes, struct writ
     put_run(w, slice_from(bytes, run));
 }
 
-/* Appends text that was unpacked before, byte by byte: a run of equal bytes may refer to what it appends itself. Returns false if that
- * place was not unpacked yet. */
+/* Appends unpacked text once more, byte by byte, because a reference may overlap its own result (a run of equal bytes does). Returns false
+ * if `from` is after the text that is unpacked so far. */
 static bool repeat(struct writer *w, size_t from, size_t len)
 {
     if (from >= w->len)
