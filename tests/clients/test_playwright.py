@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Playwright over CDP at a Chromium in a sandbox, with the server of docs/routing.md in front of its debugging port."""
+"""Playwright over CDP at a Chromium in a sandbox, with examples/browser/nginx.conf in front of its debugging port."""
 
 import re
 
@@ -21,8 +21,8 @@ def browser(servers):
 
 @pytest.fixture(scope="module")
 def front(servers, browser):
-    """nginx with the lines of the page, its ports replaced."""
-    lines = re.search(r"(?m)^    map \$http_x_forwarded_proto(.*\n)+?    }\n", (ROOT / "docs/routing.md").read_text()).group()
+    """nginx with the lines of the example, its ports replaced."""
+    lines = re.sub(r"(?m)^#.*\n", "", (ROOT / "examples/browser/nginx.conf").read_text())
     folder = servers.folder / "nginx"
     folder.mkdir()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What whoever has the relay's rights can do with HAProxy's sockets for it: one test for each row of security.md's table of a relay
+"""What whoever has the relay's rights can do with HAProxy's sockets for it: one test for each line of security.md about a relay
 that was taken over, but those that test_neighbour.py and test_confinement.py have."""
 
 import base64
