@@ -587,7 +587,7 @@ static void write_location(struct decision *d)
 static bool turn_into_cookie(struct decision *d)
 {
     const struct credential *c = &d->carried.credential;
-    bool foreign = d->found && slice_present(d->grant.org) && !d->judgement.owner_known;
+    bool foreign = d->granted && d->found && slice_present(d->grant.org) && !d->judgement.owner_known;
     if (!d->granted || !d->found || foreign || !d->route->cookie || d->upgrade || !c->in_query ||
         !slice_is(d->request->method, "GET") || !cookie_valid(c->token) ||
         !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
