@@ -140,7 +140,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
     if (!p->relay ||
         !seccomp_confine((enum seccomp_mode)settings->seccomp, calls, sizeof calls / sizeof *calls, why))
         return false;
-    relay_take_over(p->relay); /* what another process has written is read by one that is confined */
+    relay_serve(p->relay); /* what another process has written is read by one that is confined */
     return true;
 }
 

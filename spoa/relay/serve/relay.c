@@ -234,12 +234,11 @@ static void take_over(struct relay *r, struct handover_records *records)
     pthread_barrier_destroy(&all);
 }
 
-void relay_take_over(struct relay *r)
+static void take_over_file(struct relay *r, int images)
 {
-    const struct keeper_server *keeper = r->options.keeper;
     struct handover_records records;
 
-    if (!keeper || keeper->images < 0 || !handover_map(keeper->images, &records))
+    if (!handover_map(images, &records))
         return;
     take_over(r, &records);
     handover_unmap(&records);
@@ -248,6 +247,21 @@ void relay_take_over(struct relay *r)
     log_write(r->options.log, records.lost ? LOG_WARN : LOG_INFO, "tunnels taken over",
               LOG_U64("tunnels", records.taken), LOG_U64("lost", records.lost),
               LOG_SECONDS("seconds", (double)took / 1e6));
+}
+
+static void accept_in_thread(struct relay_thread *thread, void *context)
+{
+    (void)context;
+    relay_thread_accept(thread);
+}
+
+void relay_serve(struct relay *r)
+{
+    const struct keeper_server *keeper = r->options.keeper;
+
+    if (keeper && keeper->images >= 0)
+        take_over_file(r, keeper->images);
+    each_thread(r, accept_in_thread, NULL);
 }
 
 static void hand_over_in_thread(struct relay_thread *thread, void *file)

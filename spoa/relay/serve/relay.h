@@ -24,12 +24,12 @@ struct relay_options {
     void *context;
 };
 
-/* Everything but the admin pages runs when this returns. Settings are borrowed for the call. NULL and *why.
- */
+/* Starts the threads; they accept nobody before relay_serve. Settings are borrowed for the call. Returns NULL with *why on failure. */
 struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
                           struct fail *why);
-/* Goes on with the tunnels that the server before has handed over, if there was one. */
-void relay_take_over(struct relay *relay);
+/* Goes on with the tunnels that the server before has handed over, if there was one, then accepts clients: a client that has waited must not take
+ * the place of a tunnel. */
+void relay_serve(struct relay *relay);
 /* Writes the tunnels into a memory file (handover.h) and returns it, or -1 if memory is short. All threads of the relay have ended their work;
  * the process exits next, without relay_stop, which would close the tunnels. */
 int relay_hand_over(struct relay *relay);

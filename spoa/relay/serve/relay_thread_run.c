@@ -67,6 +67,11 @@ static void drain_step(void *owner)
     loop_timer_set(&thread->drain_step, DRAIN_STEP);
 }
 
+void relay_thread_accept(struct relay_thread *thread)
+{
+    listener_hold(&thread->listener, false);
+}
+
 void relay_thread_drain(struct relay_thread *thread)
 {
     if (thread->draining)
@@ -214,6 +219,7 @@ struct relay_thread *relay_thread_start(const struct relay_thread_options *o, st
     thread->listener = (struct listener){
         .accepted = on_accepted, .rested = count_pause, .owner = thread, .batch = ACCEPTS_A_TURN};
     listener_open(&thread->listener, thread->loop, o->listener);
+    listener_hold(&thread->listener, true);
     loop_timer_open(&thread->drain_step, thread->loop, drain_step, thread);
     if (pthread_create(&thread->thread, NULL, run, thread) == 0)
         return thread;

@@ -22,7 +22,7 @@ struct relay_thread_options {
     int listener;       /* borrowed */
 };
 
-/* Its thread runs when this returns. NULL and *why. */
+/* Starts the thread, which accepts nobody before relay_thread_accept. Returns NULL with *why on failure. */
 struct relay_thread *relay_thread_start(const struct relay_thread_options *options, struct fail *why);
 /* Ends every tunnel at once, then the thread. NULL is fine. */
 void relay_thread_stop(struct relay_thread *thread);
@@ -36,6 +36,7 @@ void relay_threads_call(struct relay_thread *const *threads, size_t count,
                         void (*run)(struct relay_thread *thread, void *context), void *contexts, size_t size);
 
 /* ---- on its thread ---- */
+void relay_thread_accept(struct relay_thread *thread);
 /* Ends handshakes, and accepts no connection any more. */
 void relay_thread_hold(struct relay_thread *thread);
 /* Ends the thread's loop. The thread then writes its tunnels into the file (handover.h), ends everything else, and exits. */

@@ -240,7 +240,7 @@ static enum limit change(struct limits *l, const struct limits_owner *owner, enu
         return limit;
     struct limits_holder **at = lock(l, writer_slice(&w), &shard);
     if (up)
-        reached = count_up(at, writer_slice(&w), limits_most(l, owner, limit), limit);
+        reached = count_up(at, writer_slice(&w), owner->kept ? 0 : limits_most(l, owner, limit), limit);
     else
         count_down(at);
     pthread_mutex_unlock(&shard->lock);
@@ -249,7 +249,7 @@ static enum limit change(struct limits *l, const struct limits_owner *owner, enu
 
 enum limit limits_enter(struct limits *l, const struct limits_owner *owner)
 {
-    uint64_t most = l->tunnels_most;
+    uint64_t most = owner->kept ? 0 : l->tunnels_most;
     enum limit reached = LIMIT_NONE;
     unsigned entered = 0;
 

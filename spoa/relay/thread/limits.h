@@ -66,6 +66,7 @@ struct limits_owner {
     /* an upgrade inside an egress connection; a sandbox has a separate, equal limit of these */
     bool inside;
     bool mux;      /* a WebSocket of many requests, or a request in one */
+    bool kept;     /* was counted before the limits were set: enters whatever they are */
     uint64_t most; /* the sandbox's own limit, beside the configured one; 0 if there is none */
 };
 

@@ -28,10 +28,11 @@ static IMAGE_TABLE(record_table, struct tunnel_record, fields);
 
 /* ---- to hand over ---- */
 
+/* A tunnel that is closing goes on too: its client may not have read the last output and the Close yet. */
 static bool can_go_on(const struct tunnel_io *io)
 {
-    return io->accepted && !io->gone && io->tunnel.state > TUNNEL_opening &&
-           io->tunnel.state < TUNNEL_closing && io->seat->sockets[CLIENT].share;
+    return io->accepted && !io->gone && io->tunnel.state > TUNNEL_opening && io->tunnel.state < TUNNEL_ended &&
+           io->seat->sockets[CLIENT].share;
 }
 
 bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
@@ -94,7 +95,7 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
     if (!kept)
         return false;
     const struct upgrade upgrade = upgrade_unpack(kept);
-    struct tunnel_seat *seat = tunnel_io_of(thread, &upgrade, kept, SLICE_LITERAL(""));
+    struct tunnel_seat *seat = tunnel_io_of(thread, &upgrade, kept, SLICE_LITERAL(""), true);
     if (!seat) {
         free(kept);
         return false;

@@ -312,7 +312,7 @@ static const struct adapter *adapter_of(const struct upgrade *upgrade)
 }
 
 struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgrade *upgrade,
-                                 struct upgrade_kept *kept, struct slice early)
+                                 struct upgrade_kept *kept, struct slice early, bool taken_over)
 {
     struct tunnel_seat *seat = slabs_take(&thread->rest.seats);
     uint8_t kind;
@@ -322,7 +322,7 @@ struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgra
     bool room = deadlines_reserve(&thread->times.deadlines, thread->tunnels_count + 1);
 
     if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) ||
-        !tunnel_limits_enter(thread, &upgrade->handover)) {
+        !tunnel_limits_enter(thread, &upgrade->handover, taken_over)) {
         buffer_free(&kept_early);
         tunnel_rest_give(&thread->rest, io, kind);
         slabs_give(&thread->rest.seats, seat);
@@ -339,7 +339,7 @@ struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgra
 struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
 {
     struct upgrade_kept *kept = upgrade_keep(upgrade);
-    struct tunnel_seat *seat = tunnel_io_of(thread, upgrade, kept, early);
+    struct tunnel_seat *seat = tunnel_io_of(thread, upgrade, kept, early, false);
 
     free(seat ? (void *)upgrade : kept);
     return seat;

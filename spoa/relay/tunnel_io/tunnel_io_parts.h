@@ -136,8 +136,9 @@ void tunnel_times_set(struct tunnel_seat *seat, uint64_t at);
 /* ---- tunnel_limits.c ---- */
 /* For whom it counts. Refused tunnels do not count against the sandbox's limit. */
 struct limits_owner tunnel_limits_owner(const struct handover *h);
-/* Counts a new one. False: a limit is reached, which is logged, or out of memory. */
-bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h);
+/* Counts a tunnel; one that is taken over is counted whatever the limits are. Returns false if a limit is reached, which is logged, or memory is
+ * short. */
+bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h, bool taken_over);
 /* Its organisation is known by now: counts it there. False: as tunnel_limits_enter. */
 bool tunnel_limits_name_org(struct tunnel_io *io, const struct handover *h);
 /* It has ended, and is counted no longer. */
@@ -191,10 +192,10 @@ bool tunnel_read_nothing(ssize_t got);
 void tunnel_read_end(struct tunnel_io *io);
 
 /* ---- tunnel_io.c ---- */
-/* Makes a tunnel of a request, which `upgrade` shows and `kept` holds, and takes over `kept`. Returns NULL, and `kept` is still the caller's, if
- * a limit is reached or memory is short. */
+/* Makes a tunnel of a request, which `upgrade` shows and `kept` holds, and takes over `kept`. `taken_over` is true if another process has opened
+ * the tunnel. Returns NULL, and `kept` is still the caller's, if a limit is reached or memory is short. */
 struct tunnel_seat *tunnel_io_of(struct relay_thread *thread, const struct upgrade *upgrade,
-                                 struct upgrade_kept *kept, struct slice early) MUST_CHECK;
+                                 struct upgrade_kept *kept, struct slice early, bool taken_over) MUST_CHECK;
 /* Returns when the tunnel ends with its token, in µs of loop_clock; 0: never. */
 uint64_t tunnel_io_expiry(const struct handover *h);
 /* The client's socket is ready, as tunnel_io_worker_ready. */

@@ -34,9 +34,11 @@ static bool has_entered(struct relay_thread *thread, const struct handover *h, c
     return false;
 }
 
-bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h)
+bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h, bool taken_over)
 {
-    const struct limits_owner owner = tunnel_limits_owner(h);
+    struct limits_owner owner = tunnel_limits_owner(h);
+
+    owner.kept = taken_over;
     return has_entered(thread, h, &owner, limits_enter(thread->limits, &owner));
 }
 

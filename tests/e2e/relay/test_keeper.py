@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cell import AT_ONCE, BIN, SANITIZED, alive, stop, until
-from direct import frame
+from direct import CLOSE, frame
 from fault_injection import FAULT_INJECTION
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
@@ -315,6 +316,91 @@ def test_what_waits_for_a_side_that_is_not_read_comes_after_the_upgrade(installe
     for got, count in ((upstream, sent[0]), (client, sent[1])):
         for piece in pieces[:count]:
             assert got.message() == (2, piece)
+
+
+@pytest.mark.parametrize("route", ["plain", "text", "exec", "ring"])
+def test_the_last_words_of_a_session_come_after_the_upgrade(installed, route):
+    """The worker has ended the session, and the client has not read all of it yet."""
+    worker = installed.worker()
+    sandbox = installed.sandbox(worker)
+    client, upstream = installed.open(worker, sandbox, route=route)
+    said = 0
+    while installed.tunnels(sandbox)[0]["held"] < 20_000:  # the sockets on the way to the client are full
+        upstream.say(b"\1" + b"%d" % said + bytes(16_000))
+        said += 1
+    if route in ("exec", "ring"):
+        upstream.say(b"\3" + bytes(4))  # the frame with the exit code
+    upstream.close_with(1000, b"bye")
+    installed.state(sandbox, "closing")
+    assert upgrade(installed).returncode == 0
+    for number in range(said):
+        assert client.message()[1].startswith(b"\1%d\0" % number)
+    if route in ("exec", "ring"):
+        assert client.message()[1][0] == 3
+    assert client.closed() == (1000, "bye")
+    installed.gone(sandbox)
+
+
+def test_a_close_that_waits_for_its_answer_goes_on_over_an_upgrade(installed):
+    client, upstream = installed.open(installed.worker())
+    client.close_with(1000, b"done")
+    assert upstream.hear()[0] == CLOSE
+    assert upgrade(installed).returncode == 0
+    upstream.say(b"last words")
+    upstream.close_with(1000, b"done")
+    assert client.message() == (2, b"last words")
+    assert client.closed() == (1000, "done")
+
+
+def hold_between(tunnels):
+    """Stops the keeper when the server has handed over, before the next one starts; returns the keeper, which the caller lets go on."""
+    keeper, before = tunnels.cell.pid("relay"), server(tunnels)
+    pending = Path(f"/proc/{before}/status")
+    stop(before)
+    os.kill(keeper, signal.SIGUSR2)
+    until(lambda: int(re.search(r"ShdPnd:\s+(\w+)", pending.read_text())[1], 16) >> (signal.SIGUSR2 - 1) & 1, AT_ONCE, "no upgrade is begun")
+    stop(keeper)
+    os.kill(before, signal.SIGCONT)
+    until(lambda: not alive(before), AT_ONCE, "the server does not hand over")
+    return keeper
+
+
+def limit(tunnels, most):
+    file = tunnels.cell.config_file
+    config = json.loads(file.read_text())
+    config["relay"] |= {"max_tunnels_per_sandbox": most}
+    file.write_text(json.dumps(config))
+
+
+def test_clients_that_wait_take_no_place_of_a_tunnel(installed):
+    """They come between two servers, and the sandbox has as many tunnels as it may have."""
+    worker = installed.worker()
+    sandbox = installed.sandbox(worker)
+    limit(installed, 3)
+    os.kill(installed.cell.pid("relay"), signal.SIGHUP)
+    installed.cell.says("relay", "configuration reloaded")
+    pairs = [installed.open(worker, sandbox, session=f"s{number}") for number in range(3)]
+    keeper = hold_between(installed)
+    try:
+        more = [installed.ask(sandbox, session="another") for _ in range(3)]
+        time.sleep(0.3)  # HAProxy has connected for them
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    for client in more:
+        assert installed.answer(client)[2]["error"] == "too_many_tunnels"
+    for pair in pairs:
+        pass_both_ways(*pair)
+
+
+def test_a_lower_limit_ends_no_tunnel_over_an_upgrade(installed):
+    worker = installed.worker()
+    sandbox = installed.sandbox(worker)
+    pairs = [installed.open(worker, sandbox, session=f"s{number}") for number in range(3)]
+    limit(installed, 1)
+    assert upgrade(installed, "--same").returncode == 0
+    for pair in pairs:
+        pass_both_ways(*pair)
+    assert installed.refused(sandbox) == (503, "too_many_tunnels")
 
 
 def test_a_worker_that_ends_after_an_upgrade_is_dialled_again(installed):
