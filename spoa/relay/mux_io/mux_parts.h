@@ -10,7 +10,7 @@
  *     mux_v1.c       messages of cellgate.mux.v1
  *     mux_watch.c    the agent's decisions about long requests
  *
- * Two protocols share this code: that of sandbox-sdk (JSON text messages; an answer is one message, or one per event) and
+ * Two protocols share this code: the *JSON protocol* (text messages as sandbox-sdk has them; an answer is one message, or one per event) and
  * cellgate.mux.v1 (binary frames with credit; the only one that a client can resume).
  */
 #ifndef CELLGATE_RELAY_MUX_IO_MUX_PARTS_H
@@ -56,7 +56,7 @@ struct mux_request {
     struct mux_request *next, **link;
     struct stream up;         /* connection to HAProxy */
     struct buffer body;       /* rest of a large body that is not in up.out yet */
-    struct mux_answer answer; /* answer in the form of sandbox-sdk */
+    struct mux_answer answer; /* answer in the JSON protocol */
     size_t held;              /* bytes of memory of this request, as counted in io->requests_held */
     bool paused;              /* the answer is not read */
     uint8_t id[MUX_ID_MOST];  /* memory of answer.id */
@@ -71,7 +71,7 @@ struct mux_leg {
     struct ws_decoder decoder;
     struct buffer message;   /* received part of the current message, unmasked */
     size_t come;             /* bytes of the current message so far, kept or not */
-    struct mux_text reading; /* parser of the current message in the form of sandbox-sdk */
+    struct mux_text reading; /* parser of the current message in the JSON protocol */
     bool text;               /* the current message is a text message */
     bool asks;               /* input waits in the kernel that the limits have no room for */
     bool full;               /* too much output waits, so the client is not read (resumable sockets) */
@@ -131,7 +131,7 @@ struct mux_io {
     uint64_t total; /* number of requests since the socket began */
 };
 
-/* Sends an error message for the request with this id (sandbox-sdk) or number (cellgate.mux.v1). Returns false and ends the socket if
+/* Sends an error message for the request with this id (JSON protocol) or number (cellgate.mux.v1). Returns false and ends the socket if
  * memory is short. */
 bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const char *code, const char *message,
                    unsigned status);
@@ -157,7 +157,7 @@ void mux_end_for_memory(struct mux_io *io);
 struct buffer *mux_out(struct mux_io *io);
 /* Pauses and resumes reading, of the client and of all answers. */
 void mux_set_flow(struct mux_io *io);
-/* Handles a whole message of the client: of cellgate.mux.v1; in the form of sandbox-sdk, after which *text is freed. */
+/* Handles a whole message of the client: of cellgate.mux.v1; of the JSON protocol, after which *text is freed. */
 void mux_take_message(struct mux_io *io, struct slice message);
 void mux_take_text(struct mux_io *io, struct mux_text *text, struct buffer *message);
 /* Frees a socket that has ended. No request, connection or pending task may refer to it. */
