@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/ctl/attach.h"
+#include "spoa/ctl/attach/attach.h"
 
 #include <getopt.h>
 #include <poll.h>

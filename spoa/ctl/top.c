@@ -13,7 +13,7 @@
 #include "spoa/base/json/json_write.h"
 #include "spoa/base/os/time.h"
 #include "spoa/ctl/arguments.h"
-#include "spoa/ctl/attach.h"
+#include "spoa/ctl/attach/attach.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/daemons.h"
 #include "spoa/ctl/top_frame.h"

@@ -17,9 +17,9 @@ static int simulated_clock(clockid_t clock, struct timespec *t)
 }
 
 #define clock_gettime simulated_clock
-#include "spoa/ctl/attach_escape.c"
-#include "spoa/ctl/attach_screen.c"
-#include "spoa/ctl/attach_session.c"
+#include "spoa/ctl/attach/escape.c"
+#include "spoa/ctl/attach/screen.c"
+#include "spoa/ctl/attach/session.c"
 
 struct attach_wire {
     int fd;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of `cellgate attach`, a raw terminal over a WebSocket: the address (url), the connection (wire), the upgrade (open), the local
+/* attach: the parts of `cellgate attach`, a raw terminal over a WebSocket: the address (url), the connection (wire), the upgrade (open), the local
  * terminal (screen), typed commands (escape), and the loop between them (session). */
-#ifndef CELLGATE_CTL_ATTACH_H
-#define CELLGATE_CTL_ATTACH_H
+#ifndef CELLGATE_CTL_ATTACH_ATTACH_H
+#define CELLGATE_CTL_ATTACH_ATTACH_H
 
 #include <sys/types.h>
 #include <termios.h>
