@@ -17,7 +17,7 @@ static bool read_id(const json_node *request, struct slice *id, struct fail *why
     return json_text(json_member(request, "sandbox"), id) || fail(why, "which sandbox?");
 }
 
-/* ,"sandboxes":[{"sandbox":ID,"record":{...}},...] of one, or of all. */
+/* Appends {"sandbox":ID,"record":{...}}, an element of the answer's list `sandboxes`. */
 static bool write_one(const struct sandbox *s, struct buffer *to)
 {
     return buffer_put(to, SLICE_LITERAL("{\"sandbox\":")) && json_write_text(to, slice_text(s->id)) &&
@@ -25,7 +25,7 @@ static bool write_one(const struct sandbox *s, struct buffer *to)
            buffer_put(to, SLICE_LITERAL("}"));
 }
 
-/* What was changed; nothing, where there is no memory to show it: it is changed all the same. */
+/* Appends the changed sandbox to the answer, or nothing if memory is short: the change has been made all the same. */
 static void write_answer(const struct plane *plane, struct slice id, struct buffer *to)
 {
     const struct sandbox *s = plane_find(plane, id);
@@ -136,9 +136,9 @@ size_t commands_fill(struct serve *serve, struct control_command commands[static
     return COMMANDS_MAX;
 }
 
-/* ---- at the operator's ---- */
+/* ---- at the operator ---- */
 
-/* What follows a command's name; a '?' in front: may be left out; '#': a number. */
+/* The arguments of each command. A '?' marks an optional argument, a '#' a number. */
 static const struct {
     const char *name, *words[2];
 } forms[] = {

@@ -11,7 +11,7 @@
 
 struct feed {
     unsigned long long began;
-    uint64_t count; /* of events so far; number n is in events[n % FEED_KEPT] */
+    uint64_t count; /* number of events so far; event n is in events[n % FEED_KEPT] */
     struct buffer events[FEED_KEPT];
 };
 
@@ -48,7 +48,7 @@ struct slice feed_add(struct feed *feed, const char *name, struct slice data)
     return buffer_slice(event);
 }
 
-/* The number behind it; false: not one of ours, or too long ago. */
+/* Reads an id, and sets *next to the number of the event after it. Returns false if the event is of another process, or no longer kept. */
 static bool read_id(const struct feed *feed, struct slice id, uint64_t *next)
 {
     size_t dash = slice_find(id, '-');

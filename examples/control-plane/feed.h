@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * feed: the control plane's changes as server-sent events. The last FEED_KEPT are kept, so that who comes again
- * goes on behind the one it saw last. An id begins with the time this process began: who asks for what another
- * process sent gets none of it, and looks everything up again, as it does whenever it connects.
+ * feed: the control plane's changes as server-sent events. The feed keeps the last FEED_KEPT events, so that an agent that reconnects
+ * continues after the event it saw last. An event's id begins with the start time of this process. An agent that sends the id of
+ * another process's event gets no old events, and looks up all records again, as it does after any connect.
  */
 #ifndef CELLGATE_PLANE_FEED_H
 #define CELLGATE_PLANE_FEED_H
 
 #include "spoa/base/bytes/buffer.h"
 
-#define FEED_KEPT 1024
+#define FEED_KEPT 1024 /* number of events */
 
 struct feed;
 
-struct feed *feed_new(void); /* NULL when out of memory */
+/* Returns NULL if memory is short. */
+struct feed *feed_new(void);
+/* Frees the feed; NULL is fine. */
 void feed_free(struct feed *feed);
 
-/* An event as it goes to everybody: valid until FEED_KEPT more. Absent when out of memory. */
+/* Adds an event and returns its text for all agents, which is valid until FEED_KEPT more events were added. Returns an absent slice if
+ * memory is short. */
 struct slice feed_add(struct feed *feed, const char *name, struct slice data);
-/* Appends what came behind the event of that id; nothing if it is not known, and less when it is too much. */
+/* Appends the events after the one with this id, as far as `to` has room; none if the id is unknown or too old. */
 void feed_since(const struct feed *feed, struct slice last_id, struct buffer *to);
 
 #endif

@@ -153,7 +153,7 @@ static void on_signal(void *owner, int number)
     web_server_stop(owner);
 }
 
-/* Takes over the socket file at that path, if nobody listens there. */
+/* Opens the control socket at `path`. Replaces a socket file that is left from an earlier process, but not one with a listener. */
 static struct control *open_control(struct loop *loop, const char *path,
                                     const struct control_command *commands, size_t count, struct fail *why)
 {
@@ -190,7 +190,7 @@ static bool run(struct loop *loop, struct arguments *a, struct serve *serve, str
     return good;
 }
 
-/* What workers get as Authorization; none where path is NULL. */
+/* Reads the secret that workers require, as the value of an Authorization field. *authorization is NULL if `path` is. */
 static bool read_authorization(const char *path, char **authorization, struct fail *why)
 {
     char *secret = NULL;

@@ -14,16 +14,16 @@
 
 #define FILE_MAX            ((size_t)256 << 20)
 #define DEPTH               10
-#define EPOCH_MAX           ((int64_t)1 << 62) /* so that there is one for every change to come */
-#define JTI_MOST            128
-#define REVOKED_TOKENS_MOST 256    /* which fit into one event of 64 KiB */
-#define FORGET_SECONDS      3600   /* behind a token's expiry; what agents allow clocks to differ */
-#define WAKE_AGAIN          SECOND /* when it could not be saved that a sandbox is awake */
+#define EPOCH_MAX           ((int64_t)1 << 62) /* largest epoch of a new record; leaves room for later changes */
+#define JTI_MOST            128                /* longest id of a token, in bytes */
+#define REVOKED_TOKENS_MOST 256    /* largest number of tokens; all fit into one event of 64 KiB */
+#define FORGET_SECONDS      3600   /* time after a token's expiry; agents' clocks may differ by less */
+#define WAKE_AGAIN          SECOND /* time until a retry if a woken sandbox could not be saved */
 
-/* A token that is revoked by itself. */
+/* A single revoked token. */
 struct revoked_token {
-    char *jti;
-    int64_t until;
+    char *jti;     /* id of the token */
+    int64_t until; /* time of the token's expiry, in Unix seconds */
 };
 
 struct plane {
@@ -31,7 +31,7 @@ struct plane {
     const struct plane_options *options;
     struct sandbox **sandboxes; /* sorted by id */
     size_t count, size;
-    int64_t not_before; /* -1: nothing was ever said of it */
+    int64_t not_before; /* see plane_not_before */
     struct revoked_token *revoked;
     size_t revoked_count;
     void (*changed)(void *context, const char *id, const struct sandbox *s);
@@ -48,7 +48,7 @@ static int compare(const char *a, struct slice b)
     return order ? order : text.len < b.len ? -1 : text.len > b.len;
 }
 
-/* The first whose id is not before it. */
+/* Returns the index of the first sandbox whose id is not less than `id`. */
 static size_t position(const struct plane *p, struct slice id)
 {
     size_t low = 0, high = p->count;
@@ -89,7 +89,7 @@ static void take_out(struct plane *p, size_t i)
 
 static void woken(void *owner);
 
-/* At position i; has_room was asked. */
+/* Inserts a sandbox at index i. has_room must have returned true. */
 static void put_in(struct plane *p, size_t i, struct sandbox *s)
 {
     memmove(&p->sandboxes[i + 1], &p->sandboxes[i], (p->count - i) * sizeof *p->sandboxes);
@@ -97,7 +97,7 @@ static void put_in(struct plane *p, size_t i, struct sandbox *s)
     p->count++;
 }
 
-/* Of the table's, but not in it yet. */
+/* Returns a new sandbox that is not in the table yet, or NULL with *why. */
 static struct sandbox *make(struct plane *p, struct slice id, struct slice record, struct fail *why)
 {
     struct sandbox *s = has_room(p) ? sandbox_new(id) : NULL;
@@ -148,7 +148,7 @@ static void forget_token(struct plane *p, size_t i)
     p->revoked[i] = p->revoked[--p->revoked_count];
 }
 
-/* Those that have expired long ago make room. */
+/* Forgets tokens that have expired so long ago that no agent accepts them any more. */
 static void forget_tokens(struct plane *p)
 {
     for (size_t i = p->revoked_count; i-- > 0;)
@@ -199,7 +199,7 @@ bool plane_write_revoked(const struct plane *p, struct buffer *to)
 
 /* ---- the file ---- */
 
-/* What the sandbox's worker asks for: nothing of ours goes to workers that are not ours. */
+/* Returns the Authorization for the sandbox's worker, or NULL: the secret must not go to a worker that is not one of the options'. */
 static const char *authorization_for(const struct plane *p, const struct sandbox *s)
 {
     for (size_t i = 0; i < p->options->worker_count && s->worker; i++)
@@ -240,7 +240,7 @@ static bool write_all(int fd, struct slice text)
     return true;
 }
 
-/* So that what was put there is still there after a power cut; some file systems cannot. */
+/* Syncs the folder, so that a renamed file survives a power cut. Errors are ignored, because some file systems cannot sync a folder. */
 static void sync_folder_of(const char *path)
 {
     char folder[4096];
@@ -254,8 +254,8 @@ static void sync_folder_of(const char *path)
     close(fd);
 }
 
-/* Written beside it and put in its place, so that the file is always whole, and on the disk before anybody is
- * answered. It may hold secrets. */
+/* Writes a temporary file and renames it, so that the file is always complete, and on the disk before the change is answered. The file
+ * has mode 0600, because records may hold secrets. */
 static bool replace_file(const char *path, struct slice text, struct fail *why)
 {
     char part[4096];
@@ -342,7 +342,7 @@ static bool load(struct plane *p, struct fail *why)
 
 /* ---- changes ---- */
 
-/* What a sandbox was, to go back to when the change cannot be saved. */
+/* The state of a sandbox before a change, which is restored if the change cannot be saved. */
 struct before {
     char *worker;
     enum sandbox_state state;
@@ -355,7 +355,7 @@ static bool remember(const struct sandbox *s, struct before *b, struct fail *why
     return !s->worker || b->worker || fail(why, "out of memory");
 }
 
-/* The change of s is kept, in the file and then for everybody, or taken back. */
+/* Saves a change of `s` and reports it to the call-back, or reverts it and returns false with *why. */
 static bool commit(struct plane *p, struct sandbox *s, struct before *b, struct fail *why)
 {
     sandbox_touch(s);
@@ -393,7 +393,7 @@ static bool change(struct plane *p, struct sandbox *s, enum sandbox_state state,
         return fail(why, "out of memory");
     }
     if (!commit(p, s, &before, why))
-        return false; /* who was being woken still is */
+        return false; /* the timer goes on: a sandbox that was being woken still is */
     if (state == WAKING)
         loop_timer_set(&s->waking, p->options->wake_time);
     else
@@ -401,7 +401,7 @@ static bool change(struct plane *p, struct sandbox *s, enum sandbox_state state,
     return true;
 }
 
-/* The one behind the sandbox's own, in the order of the command line; NULL: there is none. */
+/* Returns the worker after the sandbox's own in the order of the options, from the last one on to the first; NULL if there are none. */
 static const char *next_worker(const struct plane *p, const struct sandbox *s)
 {
     size_t count = p->options->worker_count, i = 0;

@@ -101,7 +101,8 @@ static bool read_worker(struct slice value, char **worker, struct fail *why)
     return (good && (none || *worker)) || fail(why, "worker is http://HOST:PORT or https://HOST:PORT");
 }
 
-/* Events, and answers to commands, end with the line. In JSON a line ends nowhere but between two words of it. */
+/* Appends JSON with a space for each line break, because an event, or an answer to a command, is one line. In JSON a raw line break can
+ * only stand between two tokens. */
 static bool put_on_a_line(struct buffer *to, struct slice json)
 {
     while (json.len) {
@@ -116,7 +117,8 @@ static bool put_on_a_line(struct buffer *to, struct slice json)
     return true;
 }
 
-/* Agents refuse a record with any other: a mistyped key has to be reported to whoever types it. */
+/* Returns true if agents accept this key. Agents refuse a whole record with an unknown key, so the operator who mistypes one must get an
+ * error. */
 static bool is_for_agents(struct slice key)
 {
     static const char *const keys[] = {"org", "ports", "headers", "access", "not_before"};
@@ -126,7 +128,8 @@ static bool is_for_agents(struct slice key)
     return slice_starts(key, "x-");
 }
 
-/* Whether nothing can be added: agents refuse headers that are no object, or have a name twice. */
+/* Sets *authorizes if no Authorization may be added: agents refuse headers that are no object, or that have a name twice. Returns false
+ * with *why if the JSON is invalid. */
 static bool read_authorizes(struct slice headers, bool *authorizes, struct fail *why)
 {
     struct json *doc =
@@ -169,7 +172,8 @@ static bool on_member(void *context, struct slice key, struct slice value, struc
            fail(why, "the record is over %zu bytes", SANDBOX_RECORD_MAX);
 }
 
-/* json_stream_object gives the members of an object within an object, duplicates included. */
+/* Reads the members of a record. The record is wrapped in an object first: json_stream_object reports each member of an inner object,
+ * even duplicates, which a parsed document would hide. */
 static bool read_members(struct slice record, struct reading *r, struct fail *why)
 {
     static const struct json_limits limits = {SANDBOX_RECORD_MAX, DEPTH};

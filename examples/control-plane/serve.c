@@ -154,15 +154,17 @@ static struct http_exchange *serve_list(struct http_conn *h, const struct slice 
 
 /* ---- events ---- */
 
-static const struct slice nothing; /* what there is no memory for */
+static const struct slice nothing; /* stands for a text for which memory was short */
 
+/* An agent that receives events. */
 struct follower {
     struct http_exchange x;
-    struct follower *next, **link; /* NULL: not in the list */
+    struct follower *next,
+        **link; /* list of followers; `link` is NULL while the follower is not in the list */
 };
 
-/* Who does not read loses the connection, and comes again for what is missing; so do all who
- * are to get what there is no memory for. */
+/* Sends bytes to a follower. A follower that does not read is disconnected, and gets the missing events when it reconnects; so is every
+ * follower if memory was short. */
 static void send_to(struct follower *f, struct slice bytes)
 {
     if (!slice_present(bytes) || http_is_full(&f->x))
@@ -200,7 +202,7 @@ static void follow_end(struct http_exchange *x)
     struct buffer missed = buffer_with_limit(WEB_SERVER_OUTPUT_MAX / 2);
     http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
     LIST_PUSH(s->followers, f);
-    /* what is too much to be sent again is looked up again */
+    /* If the missed events do not fit, the agent looks up the records again. */
     bool good = buffer_put(&missed, SLICE_LITERAL(": cell-plane\n\n")) && write_revocation(s, &missed);
     if (good)
         feed_since(s->feed, http_get(x->head, "Last-Event-ID"), &missed);
@@ -239,7 +241,7 @@ const struct web_server_route plane_routes[] = {
 
 /* ---- changes ---- */
 
-/* {"namespace":"team","sandbox":"sb-1", of a key that has both. */
+/* Appends the beginning of an event's data without its end: {"namespace":"team","sandbox":"sb-1" for the id "team/sb-1". */
 static bool write_key(struct buffer *to, const char *id)
 {
     struct slice key = slice_text(id);
