@@ -2,7 +2,8 @@
 #include "spoa/base/bytes/buffer.h"
 
 #include <assert.h>
-#include <stdlib.h>
+
+#include "spoa/base/bytes/heap.h"
 
 enum { SIZE_MIN = 512 }; /* bytes of the first allocation */
 
@@ -24,13 +25,13 @@ static bool make_room(struct buffer *b, size_t want)
             size *= 2;
         if (size > max)
             size = max;
-        /* realloc moves large blocks by remapping their pages, without a copy, but would also move consumed bytes */
-        uint8_t *memory = b->start ? malloc(size) : realloc(b->memory, size);
+        /* malloc's realloc moves large blocks by remapping their pages, without a copy, but would also move consumed bytes */
+        uint8_t *memory = b->start ? heap_take(size) : heap_grow(b->memory, held, size);
         if (!memory)
             return false;
         if (b->start) {
             memcpy(memory, b->memory + b->start, held);
-            free(b->memory);
+            heap_give(b->memory);
         }
         b->memory = memory;
         b->size = (uint32_t)size;
@@ -99,7 +100,7 @@ void buffer_swap(struct buffer *a, struct buffer *b)
 
 void buffer_free(struct buffer *b)
 {
-    free(b->memory);
+    heap_give(b->memory);
     b->memory = NULL;
     b->start = b->end = b->size = 0;
 }

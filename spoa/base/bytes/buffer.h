@@ -11,7 +11,7 @@
 #include "spoa/base/bytes/slice.h"
 
 struct buffer {
-    uint8_t *memory;     /* malloc'd; NULL only if the buffer is empty */
+    uint8_t *memory;     /* of heap_take; NULL only if the buffer is empty */
     uint32_t start, end; /* the bytes held are memory[start, end) */
     uint32_t size;       /* bytes allocated */
     uint32_t limit;      /* largest number of bytes that the buffer may hold, at most BUFFER_LIMIT_MAX */
