@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/service/keeper.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,7 +28,11 @@
 
 #define CHECK_TIME (10 * SECOND) /* for the new program to check the configuration */
 
-enum { DEATHS_REMEMBERED = 64, KEPT_MAX = KEEPER_LISTENERS_MAX + 8 };
+enum {
+    DEATHS_REMEMBERED = 64,
+    KEPT_MAX = KEEPER_LISTENERS_MAX + 8,
+    TAKES_MAX = 4 /* servers that may die of what was handed over to them */
+};
 
 /* What on_ended and watch return beside an exit code. */
 enum { START_ANOTHER = -1 };
@@ -45,6 +50,7 @@ struct keeper {
     int old; /* the program before, which is executed again if no server gets ready; -1: there is none */
     uint64_t deadline; /* when the check or the upgrade has taken too long; UINT64_MAX: none is under way */
     struct keeper_server next; /* what the next server is told */
+    unsigned takes;            /* servers that did not get ready with what was handed over to them */
     unsigned deaths_count;
     uint64_t deaths[DEATHS_REMEMBERED]; /* a ring: when servers died, in µs of CLOCK_MONOTONIC */
 };
@@ -125,6 +131,7 @@ static pid_t clone_server(struct keeper *k)
 {
     fflush(NULL); /* else both processes would write what is buffered */
     atomic_store(&k->next.board->images, -1);
+    salvager_forget(&k->next.board->salvager);
     pid_t pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_FILES | SIGCHLD), NULL, NULL, NULL, 0UL);
     if (pid == 0)
         serve(k);
@@ -182,22 +189,31 @@ static void sweep(struct keeper *k)
     k->next.images = -1;
 }
 
-/* Closes what a server that has handed over has left beside the descriptors that it has handed over, as execve would have done. */
-static void sweep_closing(struct keeper *k)
+static void close_unless_kept(const struct keeper *k, int fd)
 {
     int kept[KEPT_MAX];
     size_t count = list_kept(k, kept);
-    struct rlimit files;
+    bool keeps = fd <= STDERR_FILENO || fd == k->next.images;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+    for (size_t i = 0; i < count; i++)
+        keeps |= fd == kept[i];
+    if (!keeps && (fcntl(fd, F_GETFD) & FD_CLOEXEC))
+        close(fd);
+}
+
+/* Closes what a server has left beside the descriptors that it, or its salvager, has handed over, as execve would do. */
+static void sweep_closing(struct keeper *k)
+{
+    DIR *open = opendir("/proc/self/fd");
+
+    if (!open) { /* without a view of its table the keeper cannot tell what is handed over */
+        sweep(k);
         return;
-    for (int fd = STDERR_FILENO + 1; fd < (int)files.rlim_cur; fd++) {
-        bool keeps = fd == k->next.images;
-        for (size_t i = 0; i < count; i++)
-            keeps |= fd == kept[i];
-        if (!keeps && fcntl(fd, F_GETFD) == FD_CLOEXEC)
-            close(fd);
     }
+    for (const struct dirent *entry; (entry = readdir(open));)
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(open))
+            close_unless_kept(k, atoi(entry->d_name));
+    closedir(open);
 }
 
 /* ---- upgrades ---- */
@@ -307,17 +323,79 @@ static bool too_many(struct keeper *k)
     return within > k->options->restarts;
 }
 
+/* The server has died while it took tunnels over, before any of them went on: another one takes the same tunnels over, but those
+ * that may be what has killed it. If that fails too often, the next server starts from nothing. */
+static int take_again(struct keeper *k)
+{
+    struct keeper_server *next = &k->next;
+
+    for (size_t i = 0; i < KEEPER_THREADS_MAX; i++) {
+        unsigned read = atomic_exchange(&next->board->reads[i], 0);
+        if (!read || next->left_out_count == KEEPER_LEFT_OUT_MAX)
+            continue;
+        next->left_out[next->left_out_count++] = read - 1;
+        next->fates[KEEPER_POISONED]++;
+    }
+    if (++k->takes < TAKES_MAX) {
+        say(k, "error", "the server did not get ready with what was handed over to it, trying again", "");
+        sweep_closing(k);
+    } else {
+        say(k, "error", "no server gets ready with what was handed over, starting from nothing", "");
+        sweep(k);
+    }
+    return START_ANOTHER;
+}
+
 /* A server that is not ready yet has died, or exited. */
 static int on_stillborn(struct keeper *k, int exit_code)
 {
     if (k->old >= 0)
         go_back(k);
-    if (k->next.images < 0)
-        return exit_code;
-    /* what was handed over may be what kills it: the next server starts from nothing */
-    say(k, "error", "the server did not get ready with what was handed over to it", "");
-    sweep(k);
-    return START_ANOTHER;
+    return k->next.images < 0 ? exit_code : take_again(k);
+}
+
+/* ---- to salvage ---- */
+
+/* Waits for the end of the salvager, and kills it if it takes too long. Returns true if it has done its work. */
+static bool await_salvager(const struct keeper *k, pid_t salvager)
+{
+    const struct timespec while_asleep = {.tv_nsec = 100000000};
+    uint64_t deadline = clock_now() + k->options->patience;
+    sigset_t child;
+    int status;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    while (waitpid(salvager, &status, WNOHANG) != salvager) {
+        if (clock_now() >= deadline)
+            (void)kill(salvager, SIGKILL);
+        (void)sigtimedwait(&child, NULL, &while_asleep);
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The server has died at its work: saves its tunnels, and closes all else that it had. Writes into `more` what has become of them. */
+static void salvage(struct keeper *k, char *more, size_t size)
+{
+    struct keeper_server *next = &k->next;
+    unsigned fates[KEEPER_FATES];
+    size_t len = strlen(more);
+
+    for (unsigned fate = 0; fate < KEEPER_FATES; fate++)
+        atomic_store(&next->board->fates[fate], 0);
+    pid_t salvager = salvager_wake(&next->board->salvager);
+    if (salvager && await_salvager(k, salvager))
+        next->images = atomic_load(&next->board->images);
+    for (unsigned fate = 0; fate < KEEPER_FATES; fate++) {
+        fates[fate] = atomic_load(&next->board->fates[fate]);
+        next->fates[fate] += fates[fate];
+    }
+    snprintf(more + len, size - len, " saved=%u torn=%u poisoned=%u ending=%u", fates[KEEPER_SAVED],
+             fates[KEEPER_TORN], fates[KEEPER_POISONED], fates[KEEPER_ENDING]);
+    if (next->images >= 0)
+        sweep_closing(k);
+    else
+        sweep(k);
 }
 
 /* Returns the exit code of the keeper, or START_ANOTHER. */
@@ -325,7 +403,10 @@ static int on_ended(struct keeper *k, int status)
 {
     bool exited = WIFEXITED(status);
     int exit_code = exited ? WEXITSTATUS(status) : DAEMON_FAILED;
-    char more[64];
+    char more[128];
+
+    if (exited || !k->ready || k->stopping || k->next.images >= 0)
+        salvager_end(&k->next.board->salvager); /* there is nothing to be salvaged */
 
     if (exited && exit_code == KEEPER_HANDED_OVER && k->upgrading) {
         if (k->stopping)
@@ -349,11 +430,14 @@ static int on_ended(struct keeper *k, int status)
     if (k->upgrading)
         refuse_upgrade(k, "the server died before it had handed over");
     if (too_many(k)) {
+        salvager_end(&k->next.board->salvager);
         say(k, "error", "the server dies over and over, giving up", more);
         return DAEMON_FAILED;
     }
+    if (k->next.images >= 0)
+        return take_again(k);
+    salvage(k, more, sizeof more);
     say(k, "error", "the server died, starting another one", more);
-    sweep(k);
     return START_ANOTHER;
 }
 
@@ -396,6 +480,8 @@ static void on_ready(struct keeper *k)
         keeper_exec_close_all();
     }
     k->next.images = -1;
+    k->next.left_out_count = 0;
+    k->takes = 0;
     (void)notify_ready("ready");
 }
 
@@ -485,6 +571,7 @@ static bool open_keeper(struct keeper *k, struct fail *why)
     k->next.channel = k->channel[1];
     k->next.images = h->images;
     k->self = getpid();
+    k->next.keeper = k->self;
     if (k->old >= 0) { /* this program is new, and has to show that it can serve */
         k->next.upgrades[KEEPER_UPGRADED]++;
         k->deadline = clock_now() + k->options->patience;

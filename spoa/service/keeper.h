@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "spoa/service/keeper_exec.h"
+#include "spoa/service/salvager.h"
 
 /* What a server tells its keeper, one byte each, through keeper_server.channel. */
 enum keeper_word {
@@ -38,11 +39,27 @@ enum keeper_word {
 /* The exit code of a server that has handed over. */
 enum { KEEPER_HANDED_OVER = 75 };
 
-/* A page of memory that keeper and server share. */
+/* What becomes of the tunnels of a server that has died (salvager.h). */
+enum keeper_fate {
+    KEEPER_SAVED,    /* the next server goes on with them */
+    KEEPER_TORN,     /* the server was at work at them */
+    KEEPER_POISONED, /* their memory was damaged */
+    KEEPER_ENDING,   /* their clients had no answer yet, or they were closing */
+    KEEPER_FATES,
+};
+
+enum { KEEPER_THREADS_MAX = 64, KEEPER_LEFT_OUT_MAX = 256 };
+
+/* Memory that keeper and server share. The keeper believes nothing of it. */
 struct keeper_board {
     _Atomic int images;       /* by the server: its memory file, when it hands over; -1: it has none */
     _Atomic unsigned refused; /* by the keeper: the number of upgrades that were asked for and not begun */
-    char why[256];            /* by the keeper: why the last upgrade was not done; empty: there was none */
+    struct salvager_board salvager;
+    _Atomic unsigned
+        fates[KEEPER_FATES]; /* by the salvager: of the tunnels of the server that has died last */
+    /* by a server that takes tunnels over: for each of its threads the number of the record that it reads, plus one; 0: none */
+    _Atomic unsigned reads[KEEPER_THREADS_MAX];
+    char why[256]; /* by the keeper: why the last upgrade was not done; empty: there was none */
 };
 
 /* What a server knows of its keeper. */
@@ -50,6 +67,10 @@ struct keeper_server {
     int channel; /* write end of a pipe: enum keeper_word */
     int images;  /* what the server before has handed over; -1: nothing */
     struct keeper_board *board;
+    pid_t keeper;
+    unsigned left_out[KEEPER_LEFT_OUT_MAX]; /* records of `images` that servers have died of */
+    size_t left_out_count;
+    unsigned fates[KEEPER_FATES];       /* of the tunnels of all servers that have died before this one */
     unsigned deaths[KEEPER_CAUSES];     /* the number of servers that have died before this one */
     unsigned upgrades[KEEPER_OUTCOMES]; /* the number of upgrades before this server */
 };

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "spoa/base/bytes/heap.h"
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
 
 enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18, FDS = 2 /* of a tunnel */ };
@@ -38,9 +39,11 @@ void handover_begin(struct handover_file *file, size_t tunnels)
                                    .begun = loop_clock(),
                                    .room = FDS * tunnels,
                                    .end = records_at(FDS * tunnels),
-                                   .descriptors = calloc(tunnels ? tunnels : 1, FDS * sizeof(int32_t))};
-    if (file->descriptors)
+                                   .descriptors = heap_take((tunnels + 1) * FDS * sizeof(int32_t))};
+    if (file->descriptors) {
+        memset(file->descriptors, 0xff, (tunnels + 1) * FDS * sizeof(int32_t)); /* -1 each */
         return;
+    }
     if (file->fd >= 0)
         close(file->fd);
     file->fd = -1;
@@ -56,8 +59,9 @@ static void flush(struct handover_file *file, struct buffer *out)
     buffer_cut(out, 0);
 }
 
-/* Appends the record of a tunnel to `out`. Returns false if nobody can go on with the tunnel. */
-static bool write_tunnel(struct handover_file *file, struct buffer *out, struct tunnel_seat *seat)
+/* Appends the record of a tunnel to `out`, by `write`. Returns false if nobody can go on with the tunnel. */
+static bool write_tunnel(struct handover_file *file, struct buffer *out, struct tunnel_seat *seat,
+                         bool (*write)(struct tunnel_seat *seat, struct buffer *to, int fds[FDS]))
 {
     size_t at = buffer_len(out), place = atomic_fetch_add(&file->taken, FDS);
     uint32_t len = 0;
@@ -65,8 +69,7 @@ static bool write_tunnel(struct handover_file *file, struct buffer *out, struct 
 
     if (place + FDS > file->room)
         return false;
-    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) &&
-                tunnel_hand_over(seat, out, fds);
+    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) && write(seat, out, fds);
     for (size_t i = 0; i < FDS; i++)
         file->descriptors[place + i] = good && (fds[i] < 0 || fcntl(fds[i], F_SETFD, 0) == 0) ? fds[i] : -1;
     if (!good) {
@@ -86,20 +89,35 @@ void handover_write(struct handover_file *file, struct relay_thread *thread)
 
     for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
-        if (file->fd < 0 || !write_tunnel(file, &out, p))
+        if (file->fd < 0 || !write_tunnel(file, &out, p, tunnel_hand_over))
             tunnel_io_end(p, CLOSE_restarting);
     }
     flush(file, &out);
     buffer_free(&out);
 }
 
+uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat)
+{
+    struct buffer out = buffer_with_limit(RECORD_MAX);
+    uint64_t at = atomic_load(&file->end);
+
+    if (!write_tunnel(file, &out, seat, tunnel_salvage))
+        return 0;
+    flush(file, &out);
+    return at;
+}
+
+void handover_spoil(struct handover_file *file, uint64_t at)
+{
+    static const uint8_t no_version[] = {0xff, 0xff, 0xff, 0xff};
+
+    if (!write_all(file->fd, slice_of(no_version, sizeof no_version), at + sizeof(uint32_t)))
+        atomic_store(&file->failed, true);
+}
+
 int handover_end(struct handover_file *file)
 {
     const struct handover_head head = {HANDOVER_MAGIC, file->room, file->begun};
-    size_t taken = atomic_load(&file->taken);
-
-    for (size_t i = taken; file->descriptors && i < file->room; i++)
-        file->descriptors[i] = -1;
     const struct slice descriptors =
         slice_of((const uint8_t *)file->descriptors, file->room * sizeof *file->descriptors);
     bool good = file->fd >= 0 && !atomic_load(&file->failed) &&
@@ -108,7 +126,7 @@ int handover_end(struct handover_file *file)
 
     if (!good && file->fd >= 0)
         close(file->fd);
-    free(file->descriptors);
+    heap_give(file->descriptors);
     file->descriptors = NULL;
     return good ? file->fd : -1;
 }
@@ -159,15 +177,32 @@ bool handover_map(int fd, struct handover_records *records)
     return true;
 }
 
+static void note_read(struct handover_records *r, unsigned number)
+{
+    if (r->reads)
+        atomic_store_explicit(r->reads, number, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static bool is_left_out(const struct handover_records *r, unsigned number)
+{
+    for (size_t i = 0; i < r->left_out_count; i++)
+        if (r->left_out[i] == number)
+            return true;
+    return false;
+}
+
 void handover_read(struct handover_records *r, struct relay_thread *thread)
 {
     struct slice rest = r->bytes, record;
 
     for (size_t i = 0; next_record(&rest, &record); i++) {
-        int fds[FDS];
+        int fds[FDS] = {-1, -1};
         if (i % r->step != r->first)
             continue;
-        bool taken = tunnel_take_over(thread, record, fds);
+        note_read(r, (unsigned)i + 1);
+        bool taken = !is_left_out(r, (unsigned)i) && tunnel_take_over(thread, record, fds);
+        note_read(r, 0);
         r->taken += taken;
         r->lost += !taken;
         for (size_t k = 0; k < FDS; k++)

@@ -36,6 +36,11 @@ struct handover_file {
 void handover_begin(struct handover_file *file, size_t tunnels);
 /* On a thread whose loop ends after this: writes each of its tunnels, and ends those that nobody can go on with. */
 void handover_write(struct handover_file *file, struct relay_thread *thread);
+/* In the memory of a dead relay: writes one of its tunnels (tunnel_salvage). Returns where its record is in the file, or 0 if nobody can go on with the
+ * tunnel. */
+uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat) MUST_CHECK;
+/* Makes a record of handover_salvage one that nobody can read: its descriptors are then closed. */
+void handover_spoil(struct handover_file *file, uint64_t at);
 /* Returns the file, or -1 if it failed. */
 int handover_end(struct handover_file *file);
 
@@ -44,6 +49,11 @@ struct handover_records {
     struct slice bytes, descriptors;
     uint64_t begun; /* when the relay before began to write, in µs of loop_clock */
     size_t first, step;
+    const unsigned
+        *left_out; /* numbers of records that are not read, because another server has died of them */
+    size_t left_out_count;
+    _Atomic unsigned *
+        reads; /* gets the number of the record that is read, plus one; 0: none. NULL: nobody wants to know */
     size_t taken, lost;    /* tunnels that go on, and that do not */
     _Atomic uint8_t *seen; /* one for each descriptor number below `seen_size`: whether a record names it */
     size_t seen_size;

@@ -12,6 +12,7 @@
 #include "spoa/service/keeper_exec.h"
 #include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
+#include "spoa/service/salvager.h"
 #include "spoa/service/seccomp.h"
 
 static const struct daemon_program program = {
@@ -23,6 +24,7 @@ static const struct daemon_program program = {
 
 struct process {
     const struct keeper_server *keeper; /* NULL: the process has none */
+    enum seccomp_mode seccomp;
     bool hands_over;
     struct loop *loop;
     struct log *log;
@@ -85,6 +87,43 @@ static void on_summary(void *context)
 }
 
 /* ---- the process ---- */
+static bool confine(enum seccomp_mode mode, struct fail *why)
+{
+    static const int calls[] = {SYS_splice, SYS_memfd_create, SYS_pwrite64};
+
+    return seccomp_confine(mode, calls, sizeof calls / sizeof *calls, why);
+}
+
+static bool confine_salvager(void *context)
+{
+    struct fail why;
+    return confine(((struct process *)context)->seccomp, &why);
+}
+
+static void on_salvage(void *context)
+{
+    const struct process *p = context;
+
+    if (p->relay)
+        relay_salvage(p->relay);
+}
+
+/* Without a salvager a death closes the tunnels, which is said and is no reason not to work. */
+static void begin_salvager(struct process *p)
+{
+    struct fail why;
+
+    if (!p->keeper)
+        return;
+    const struct salvager_options options = {.board = &p->keeper->board->salvager,
+                                             .keeper = p->keeper->keeper,
+                                             .confine = confine_salvager,
+                                             .salvage = on_salvage,
+                                             .context = p};
+    if (!salvager_begin(&options, &why))
+        log_write(p->log, LOG_WARN, "tunnels do not survive a crash", LOG_TEXT("why", why.text));
+}
+
 static bool open_admin(struct process *p, const struct settings *settings, struct fail *why)
 {
     views_pages(p->pages, &p->relay);
@@ -117,7 +156,6 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start(struct process *p, const struct daemon_arguments *arguments,
                   const struct settings *settings, struct fail *why)
 {
-    static const int calls[] = {SYS_splice, SYS_memfd_create, SYS_pwrite64};
     const struct daemon_handler signals = {.reload = on_reload,
                                            .drain = on_drain,
                                            .stop = on_stop,
@@ -132,13 +170,14 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
                                           .keeper = p->keeper,
                                           .drained = on_stop,
                                           .context = p};
+    p->seccomp = (enum seccomp_mode)settings->seccomp;
+    begin_salvager(p);
     p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
     if (!p->signals || !open_admin(p, settings, why) || !open_monitor(p, settings, why) ||
         !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
-    if (!p->relay ||
-        !seccomp_confine((enum seccomp_mode)settings->seccomp, calls, sizeof calls / sizeof *calls, why))
+    if (!p->relay || !confine(p->seccomp, why))
         return false;
     relay_serve(p->relay); /* what another process has written is read by one that is confined */
     return true;

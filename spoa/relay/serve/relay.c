@@ -15,6 +15,7 @@
 #include "spoa/relay/mux_io/mux_sessions.h"
 #include "spoa/relay/serve/handover.h"
 #include "spoa/relay/serve/relay_thread_run.h"
+#include "spoa/relay/serve/salvage.h"
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
 #include "spoa/service/daemon.h"
@@ -145,6 +146,8 @@ static void note_deaths(struct relay *r, const struct keeper_server *keeper)
 {
     for (unsigned cause = 0; keeper && cause < KEEPER_CAUSES; cause++)
         metrics_add(r->shard, METRIC_SERVER_RESTARTS, METRIC_INDEX(cause), keeper->deaths[cause]);
+    for (unsigned fate = 0; keeper && fate < KEEPER_FATES; fate++)
+        metrics_add(r->shard, METRIC_TUNNELS_SALVAGED, METRIC_INDEX(fate), keeper->fates[fate]);
     for (unsigned outcome = 0; keeper && outcome < KEEPER_OUTCOMES; outcome++)
         metrics_add(r->shard, METRIC_UPGRADES, METRIC_INDEX(outcome), keeper->upgrades[outcome]);
 }
@@ -222,8 +225,11 @@ static void take_over(struct relay *r, struct handover_records *records)
 
     pthread_barrier_init(&all, NULL, (unsigned)r->threads_count);
     records->step = r->threads_count;
+    records->left_out = r->options.keeper->left_out;
+    records->left_out_count = r->options.keeper->left_out_count;
     for (size_t i = 0; i < r->threads_count; i++) {
         records->first = i;
+        records->reads = i < KEEPER_THREADS_MAX ? &r->options.keeper->board->reads[i] : NULL;
         takings[i] = (struct taking){r->options.keeper, *records, &all};
     }
     relay_threads_call(r->threads, r->threads_count, take_over_in_thread, takings, sizeof *takings);
@@ -286,6 +292,11 @@ int relay_hand_over(struct relay *r)
     for (size_t i = 0; i < r->threads_count; i++)
         pthread_join(r->threads[i]->thread, NULL);
     return handover_end(&file);
+}
+
+void relay_salvage(struct relay *r)
+{
+    salvage(r->threads, r->threads_count, r->options.keeper->board);
 }
 
 void relay_stop(struct relay *r)

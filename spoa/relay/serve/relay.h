@@ -33,6 +33,8 @@ void relay_serve(struct relay *relay);
 /* Writes the tunnels into a memory file (handover.h) and returns it, or -1 if memory is short. All threads of the relay have ended their work;
  * the process exits next, without relay_stop, which would close the tunnels. */
 int relay_hand_over(struct relay *relay);
+/* In a salvager, after the death of this relay's process: writes the tunnels into a memory file for the next relay (salvage.h). */
+void relay_salvage(struct relay *relay);
 /* Ends all tunnels at once. NULL is fine. */
 void relay_stop(struct relay *relay);
 void relay_drain(struct relay *relay);

@@ -30,6 +30,8 @@ static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
 static const char *const upgrade_outcomes[] = {"done", "failed", NULL}; /* enum keeper_outcome */
+static const char *const server_fates[] = {"saved", "torn", "poisoned", "ending",
+                                           NULL};                       /* enum keeper_fate */
 static const char *const server_deaths[] = {"killed", "crashed", NULL}; /* enum keeper_cause */
 static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
 /* The bounds reach from the few milliseconds of a redial under `make run` to the longest move. */
@@ -170,6 +172,11 @@ static const struct metric families[METRIC_FAMILIES] = {
                                 .help = "Servers of the relay that died and were replaced by the keeper.",
                                 .type = METRIC_COUNTER,
                                 .labels = {{"cause", server_deaths}}},
+    [METRIC_TUNNELS_SALVAGED] =
+        {.name = "cellgate_relay_salvaged_tunnels_total",
+         .help = "Tunnels of servers that died: they go on in the next one, or what stopped them.",
+         .type = METRIC_COUNTER,
+         .labels = {{"outcome", server_fates}}},
     [METRIC_HANDOVER] = {.name = "cellgate_relay_handover_seconds",
                          .help = "From the last event of one server to the first of the next, in an upgrade.",
                          .type = METRIC_HISTOGRAM,

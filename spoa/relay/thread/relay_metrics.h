@@ -43,9 +43,10 @@ enum count {
     METRIC_RELOADS, /* {outcome} */
     METRIC_RELOAD_GOOD,
     METRIC_RELOADED_AT,
-    METRIC_SERVER_RESTARTS, /* {cause}: enum keeper_cause */
+    METRIC_SERVER_RESTARTS,  /* {cause}: enum keeper_cause */
+    METRIC_TUNNELS_SALVAGED, /* {outcome}: enum keeper_fate */
     METRIC_HANDOVER,
-    METRIC_UPGRADES,        /* {outcome}: enum keeper_outcome */
+    METRIC_UPGRADES, /* {outcome}: enum keeper_outcome */
     METRIC_LOG_DROPPED,
     METRIC_LOG_HELD_BACK,
     METRIC_FAMILIES

@@ -29,6 +29,7 @@
 
 #define RELAY_THREAD_SCRATCH (FORWARD_FRONT + LEG_FRAME_WHOLE + LEG_PAUSE)
 #define RELAY_THREAD_CIDRS   64
+#define TUNNELS_AT_WORK      16 /* events within events, of one thread */
 
 struct tunnel_io;
 struct tunnel_seat;
@@ -102,6 +103,10 @@ struct relay_thread {
     struct handshake **handshakes_last; /* the newest one's `next`, or `handshakes` */
     size_t handshakes_count;
     struct tunnel_seat *tunnels;
+    /* the tunnels at which this thread is at work, that of the innermost event last (tunnel_work_begin). Volatile: another process reads them
+     * after the death of this one, and they are written in the order of the code */
+    struct tunnel_seat *volatile at_work[TUNNELS_AT_WORK];
+    volatile unsigned at_work_count;
     struct tunnel_rest rest;
     struct tunnel_times times;
     struct moves moves; /* moves of the tunnels to other workers */

@@ -42,12 +42,14 @@ static size_t give(struct tunnel_io *io, struct slice bytes, unsigned frames)
 static void on_input(void *owner)
 {
     struct recheck_io *r = owner;
-    struct tunnel_io *io = r->io;
+    struct tunnel_seat *seat = r->io->seat;
+    struct tunnel_io *io = tunnel_work_begin(seat);
 
     stream_consume(&r->stream, give(io, buffer_slice(&r->stream.in), TUNNEL_FRAMES));
     if (io->recheck == r && buffer_len(&r->stream.in))
         stream_offer_again(&r->stream);
     tunnel_io_update(io);
+    tunnel_work_end(seat);
 }
 
 static void over(struct tunnel_io *io)
@@ -58,11 +60,13 @@ static void over(struct tunnel_io *io)
 
 static void on_ended(void *owner, int error)
 {
-    struct tunnel_io *io = ((struct recheck_io *)owner)->io;
+    struct tunnel_seat *seat = ((struct recheck_io *)owner)->io->seat;
+    struct tunnel_io *io = tunnel_work_begin(seat);
 
     (void)error;
     over(io);
     tunnel_io_update(io);
+    tunnel_work_end(seat);
 }
 
 static void on_gone(void *owner)
@@ -87,7 +91,8 @@ static void open_stream(struct recheck_io *r)
 static void on_dialled(void *owner, enum dial_outcome outcome)
 {
     struct recheck_io *r = owner;
-    struct tunnel_io *io = r->io;
+    struct tunnel_seat *seat = r->io->seat;
+    struct tunnel_io *io = tunnel_work_begin(seat);
     struct dial *dial = r->dial;
 
     if (outcome != DIAL_OPEN) {
@@ -100,6 +105,7 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
         r->dial = NULL;
     }
     tunnel_io_update(io);
+    tunnel_work_end(seat);
 }
 
 void recheck_io_begin(struct tunnel_io *io)

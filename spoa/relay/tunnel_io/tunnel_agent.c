@@ -129,9 +129,8 @@ static void settle(struct tunnel_io *io, struct answer *answer)
 }
 
 /* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
-static void on_answered(void *owner, bool watch, const struct answer *told)
+static void hear(struct tunnel_io *io, bool watch, const struct answer *told)
 {
-    struct tunnel_io *io = tunnel_wake(owner);
     struct answer known = *told, *answer = &known;
     bool waited = io->move;
 
@@ -145,6 +144,12 @@ static void on_answered(void *owner, bool watch, const struct answer *told)
     take_answer(io, watch, answer);
     if (waited && !io->gone)
         take_answer(io, true, &no_news);
+}
+
+static void on_answered(void *owner, bool watch, const struct answer *told)
+{
+    hear(tunnel_work_begin(owner), watch, told);
+    tunnel_work_end(owner);
 }
 
 const struct question_user tunnel_agent_user = {.say = say, .answered = on_answered};
@@ -161,7 +166,7 @@ static int connect_ahead(void *owner, const struct answer *answer)
 
 static void go(void *owner, const struct answer *answer, int fd)
 {
-    struct tunnel_io *io = tunnel_wake(owner);
+    struct tunnel_io *io = tunnel_work_begin(owner);
     struct ahead ahead = {fd, &answer->target};
 
     io->move = NULL;
@@ -171,6 +176,7 @@ static void go(void *owner, const struct answer *answer, int fd)
     io->ahead = NULL;
     if (ahead.fd >= 0)
         close(ahead.fd);
+    tunnel_work_end(owner);
 }
 
 const struct moves_user tunnel_io_moves = {connect_ahead, go};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a tunnel commands (command.h), carried out. */
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -142,10 +143,8 @@ static enum dial_outcome judge_probe(struct tunnel_io *io, enum dial_outcome out
     return tunnel_probed(&io->tunnel, dial_status(io->dial), dial_body(io->dial));
 }
 
-static void on_dialled(void *owner, enum dial_outcome outcome)
+static void take_outcome(struct tunnel_io *io, enum dial_outcome outcome)
 {
-    struct tunnel_io *io = owner;
-
     if (io->probing && (outcome = judge_probe(io, outcome)) == DIAL_OPEN &&
         begin_dial(io, tunnel_target(&io->tunnel), slice_text(NULL), &outcome)) {
         tunnel_io_update(io);
@@ -164,6 +163,14 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
     tunnel_agent_end_move(io);
     tunnel_io_feed_early(io);
     tunnel_io_update(io);
+}
+
+static void on_dialled(void *owner, enum dial_outcome outcome)
+{
+    struct tunnel_seat *seat = ((struct tunnel_io *)owner)->seat;
+
+    take_outcome(tunnel_work_begin(seat), outcome);
+    tunnel_work_end(seat);
 }
 
 int tunnel_connect_ahead(const struct tunnel_io *io, const struct target *to)
@@ -302,6 +309,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
 /* Behind every event of the tunnel; what is carried out may be the next one. */
 void tunnel_io_obey(struct tunnel_io *io)
 {
+    assert(tunnel_is_at_work(io->seat));
     for (struct command *next; (next = commands_take(&io->thread->commands));)
         carry_out(io, next);
 }

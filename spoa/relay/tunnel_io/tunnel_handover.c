@@ -29,22 +29,22 @@ static IMAGE_TABLE(record_table, struct tunnel_record, fields);
 /* ---- to hand over ---- */
 
 /* A tunnel that is closing goes on too: its client may not have read the last output and the Close yet. */
-static bool can_go_on(const struct tunnel_io *io)
+static bool can_go_on(const struct tunnel_io *io, const struct tunnel_seat *seat)
 {
-    return io->accepted && !io->gone && io->tunnel.state > TUNNEL_opening && io->tunnel.state < TUNNEL_ended &&
-           io->seat->sockets[CLIENT].share;
+    return io->accepted && !io->gone && io->tunnel.state > TUNNEL_opening &&
+           io->tunnel.state < TUNNEL_ended && seat->sockets[CLIENT].share;
 }
 
-bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
+/* Appends the record of a tunnel. The bytes in its pipe move to memory. */
+static bool write_record(struct tunnel_io *io, const struct tunnel_seat *seat,
+                         const struct upgrade_kept *upgrade, struct buffer *to, int fds[2])
 {
-    struct tunnel_io *io = tunnel_wake(seat);
     struct tunnel_record record = {.upgrade = buffer_with_limit(PART_MAX),
                                    .tunnel = buffer_with_limit(PART_MAX)};
     struct image image = image_to(to, VERSION, loop_clock());
-    const struct upgrade_kept *upgrade = tunnel_rest_upgrade(io);
 
-    bool good = can_go_on(io) && forward_gather(&io->tunnel.forward, CLIENT) &&
-                upgrade_save(upgrade, io->thread->rest.words, &record.upgrade) &&
+    bool good = can_go_on(io, seat) && forward_gather(&io->tunnel.forward, CLIENT) &&
+                upgrade_save(upgrade, seat->thread->rest.words, &record.upgrade) &&
                 tunnel_save(&io->tunnel, &record.tunnel, loop_clock());
     if (good) {
         fds[CLIENT] = loop_io_fd(&seat->sockets[CLIENT]);
@@ -57,10 +57,36 @@ bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
     }
     buffer_free(&record.upgrade);
     buffer_free(&record.tunnel);
-    good = image_done(&image) && good;
+    return image_done(&image) && good;
+}
+
+bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2])
+{
+    struct tunnel_io *io = tunnel_work_begin(seat);
+    bool good = write_record(io, seat, tunnel_rest_upgrade(io), to, fds);
+
+    tunnel_work_end(seat);
     if (good)
         tunnel_rest_abandon(seat);
     return good;
+}
+
+enum tunnel_remains tunnel_remains(const struct tunnel_seat *seat, const struct relay_thread *thread)
+{
+    for (unsigned i = 0; i < thread->at_work_count && i < TUNNELS_AT_WORK; i++)
+        if (thread->at_work[i] == seat)
+            return REMAINS_TORN;
+    return tunnel_rest_is_sound(seat, thread) ? REMAINS_WHOLE : REMAINS_DAMAGED;
+}
+
+bool tunnel_salvage(struct tunnel_seat *seat, struct buffer *to, int fds[2])
+{
+    struct tunnel_visit visit;
+    struct tunnel_head head;
+
+    tunnel_visit(seat, &visit, head.memory);
+    /* gathering changes the tunnel, which is nobody's any more */
+    return write_record((struct tunnel_io *)visit.io, seat, visit.stats.upgrade, to, fds);
 }
 
 /* ---- to take over ---- */
@@ -100,7 +126,7 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
         free(kept);
         return false;
     }
-    struct tunnel_io *io = seat->io;
+    struct tunnel_io *io = tunnel_work_begin(seat);
     const struct upgrade of = upgrade_unpack(io->upgrade);
     const struct tunnel_opening opening = {{&thread->host, io, &thread->settings.tunnel},
                                            &of.handover,
@@ -119,11 +145,13 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
     if (!tunnel_load(&io->tunnel, &opening, buffer_slice(&record->tunnel), loop_clock())) {
         io->accepted = false; /* it was not counted */
         tunnel_io_cut(seat);
+        tunnel_work_end(seat);
         return false;
     }
     tunnel_stats_taken_over(tunnel_rest_stats(io));
     agent_client_ask(thread->agent, &seat->watch);
     tunnel_io_update(io);
+    tunnel_work_end(seat);
     return true;
 }
 

@@ -9,6 +9,12 @@
 /* Appends the record of a tunnel to `to`, and sets `fds` to its sockets, -1 for a worker that it does not have. The tunnel must not be used
  * after that. Returns false if nobody can go on with it, because its client has no 101 yet, or memory is short. */
 bool tunnel_hand_over(struct tunnel_seat *seat, struct buffer *to, int fds[2]) MUST_CHECK;
+/* Like tunnel_hand_over, of a process that has died and whose memory this one shares: the tunnel is visited, not woken, and neither malloc nor a lock is
+ * used. Call it if tunnel_remains returns REMAINS_WHOLE. */
+bool tunnel_salvage(struct tunnel_seat *seat, struct buffer *to, int fds[2]) MUST_CHECK;
+/* What a process that has died has left of a tunnel. */
+enum tunnel_remains { REMAINS_WHOLE, REMAINS_TORN, REMAINS_DAMAGED };
+enum tunnel_remains tunnel_remains(const struct tunnel_seat *seat, const struct relay_thread *thread);
 /* Goes on with the tunnel of a record, and sets `fds` to the sockets that the record names, -1 for none. Returns false if that is not
  * possible: the record is of another version or spoilt, or memory is short. Those sockets are then closed. */
 bool tunnel_take_over(struct relay_thread *thread, struct slice record, int fds[2]) MUST_CHECK;

@@ -38,7 +38,8 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 
 void tunnel_io_worker_ready(void *owner, int events)
 {
-    on_leg_ready(tunnel_wake(owner), WORKER, events);
+    on_leg_ready(tunnel_work_begin(owner), WORKER, events);
+    tunnel_work_end(owner);
 }
 
 /* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
@@ -57,7 +58,7 @@ static void read_early(struct tunnel_io *io)
 
 void tunnel_io_client_ready(void *owner, int events)
 {
-    struct tunnel_io *io = tunnel_wake(owner);
+    struct tunnel_io *io = tunnel_work_begin(owner);
 
     if (io->accepted) {
         on_leg_ready(io, CLIENT, events);
@@ -65,6 +66,7 @@ void tunnel_io_client_ready(void *owner, int events)
         read_early(io);
         tunnel_io_update(io);
     }
+    tunnel_work_end(owner);
 }
 
 enum { CACHE_LINE = 64, IMAGE_LINES = 3 /* most of a work are shorter */ };
@@ -177,12 +179,11 @@ static void release(void *context)
     slabs_give(&rest->seats, seat);
 }
 
-void tunnel_io_cut(struct tunnel_seat *seat)
+static void cut(struct tunnel_io *io)
 {
+    struct tunnel_seat *seat = io->seat;
     struct relay_thread *thread = seat->thread;
-    struct tunnel_io *io = tunnel_wake(seat);
-    if (io->gone)
-        return;
+
     io->gone = true;
     if (io->accepted)
         tunnel_stats_ended(tunnel_rest_stats(io));
@@ -212,6 +213,15 @@ void tunnel_io_cut(struct tunnel_seat *seat)
         tunnel_rest_leave(io);
     seat->free_task = (struct loop_task){.run = release, .context = seat};
     loop_defer(thread->loop, &seat->free_task);
+}
+
+void tunnel_io_cut(struct tunnel_seat *seat)
+{
+    struct tunnel_io *io = tunnel_work_begin(seat);
+
+    if (!io->gone)
+        cut(io);
+    tunnel_work_end(seat);
 }
 
 /* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
@@ -264,9 +274,8 @@ static void look_again(struct tunnel_io *io)
         on_leg_ready(io, side, LOOP_READ | LOOP_WRITE);
 }
 
-void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
+static void on_due(struct tunnel_io *io, uint64_t then)
 {
-    struct tunnel_io *io = tunnel_wake(seat);
     uint64_t now = loop_clock();
 
     /* With the machine all others may have stood still, too: silent peers get a moment to say what they would have said. A tunnel
@@ -283,6 +292,12 @@ void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
     else
         tunnel_tick(&io->tunnel, now);
     tunnel_io_update(io);
+}
+
+void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
+{
+    on_due(tunnel_work_begin(seat), then);
+    tunnel_work_end(seat);
 }
 
 /* ---- for the outside ---- */
@@ -355,7 +370,7 @@ uint64_t tunnel_io_expiry(const struct handover *h)
 
 void tunnel_io_begin(struct tunnel_seat *seat, int fd)
 {
-    struct tunnel_io *io = seat->io;
+    struct tunnel_io *io = tunnel_work_begin(seat);
     const struct upgrade upgrade = upgrade_unpack(io->upgrade);
     struct tunnel_opening opening = {{&io->thread->host, io, &io->thread->settings.tunnel},
                                      &upgrade.handover,
@@ -372,14 +387,16 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
     tunnel_io_obey(io);
     tunnel_io_feed_early(io);
     tunnel_io_update(io);
+    tunnel_work_end(seat);
 }
 
 void tunnel_io_end(struct tunnel_seat *seat, enum close_reason reason)
 {
-    struct tunnel_io *io = tunnel_wake(seat);
+    struct tunnel_io *io = tunnel_work_begin(seat);
 
     tunnel_end(&io->tunnel, reason, loop_clock());
     tunnel_io_update(io);
+    tunnel_work_end(seat);
 }
 
 struct tunnel_seat *tunnel_io_next(const struct tunnel_seat *seat)

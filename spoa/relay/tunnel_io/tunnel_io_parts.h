@@ -2,7 +2,7 @@
 /*
  * tunnel_io_parts: what the files of a tunnel share. A tunnel at which nothing happens takes little: of each there is
  * always a seat; its work exists while something happens, and for up to half a second behind that. Then it rests: only its image is
- * left, until an event wakes it (tunnel_wake). Who only looks at it visits it (tunnel_visit). On the tunnel's thread.
+ * left, until an event wakes it (tunnel_work_begin). Who only looks at it visits it (tunnel_visit). On the tunnel's thread.
  */
 #ifndef CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
 #define CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
@@ -33,8 +33,11 @@ enum replay_permit {
 /* A tunnel at rest is its image (spoa/base/image.h), in one piece of memory: first of its work, then of its upgrade. What its work owns on
  * the heap stays where it is. */
 struct tunnel_image {
+    uint32_t
+        sum; /* of all that follows: another process reads it after the death of this one (tunnel_salvage) */
     uint16_t work_len;
     uint16_t upgrade_len; /* 0: the upgrade is too long to be packed, and stays where it is, too */
+    uint16_t kept_len;    /* bytes of the pointers */
     uint8_t kept_count;
     uint8_t bytes[]; /* both images, and pointers to the memory that its work owns */
 };
@@ -50,7 +53,7 @@ struct tunnel_seat {
     struct deadline deadline; /* of its thread's */
     uint8_t kind;             /* of rest.kinds */
     bool rests;
-    bool holds;            /* at rest: what it holds counts where memory is short */
+    bool holds; /* at rest: what it holds counts where memory is short */
     struct loop_io sockets[2];
     struct tunnel_seat *next, **link;
     union {
@@ -102,8 +105,18 @@ extern const struct image_table tunnel_io_table;
 /* Returns the work of a new one, zeroed, and of which kind it is; NULL if memory is short. */
 struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind);
 void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind);
-/* Returns the tunnel's work, for an event. It needs no memory, as the place of the work is kept while the tunnel rests. */
-struct tunnel_io *tunnel_wake(struct tunnel_seat *seat);
+/* Each way into a tunnel is between these two; one event may lie within another one's, of another tunnel or of the same. A tunnel that is at
+ * work when the process dies is torn: its client's and its worker's bytes may be half moved, and nobody goes on with it. tunnel_work_begin
+ * wakes the tunnel and returns its work. It needs no memory, as the place of the work is kept while the tunnel rests. After
+ * tunnel_work_end the tunnel may be gone. */
+struct tunnel_io *tunnel_work_begin(struct tunnel_seat *seat);
+void tunnel_work_end(struct tunnel_seat *seat);
+/* Returns true if the innermost event that is being handled is the tunnel's. */
+static inline bool tunnel_is_at_work(const struct tunnel_seat *seat)
+{
+    const struct relay_thread *thread = seat->thread;
+    return thread->at_work_count && thread->at_work[thread->at_work_count - 1] == seat;
+}
 /* Returns its upgrade, until it rests again. If memory is short, which a NULL in io.upgrade says, it is only to be looked at, and
  * only until another one is. */
 struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
@@ -116,6 +129,8 @@ const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
 
 /* Of a new one: takes over upgrade, which malloc gave. */
 void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade);
+/* Returns false if the memory of a tunnel, in a process that has died, is not what a tunnel's is between two events. */
+bool tunnel_rest_is_sound(const struct tunnel_seat *seat, const struct relay_thread *thread) MUST_CHECK;
 /* Ties the work of a tunnel to its seat. */
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
 /* Counts a new one as awake. */

@@ -113,14 +113,15 @@ void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
     }
 }
 
-static void give_way(struct tunnel_io *io)
+static void give_way(struct tunnel_seat *seat)
 {
-    struct tunnel_seat *seat = io->seat;
+    struct tunnel_io *io = tunnel_work_begin(seat);
 
     io->gives_way = true;
     tunnel_io_end(seat, CLOSE_held_too_much);
     if (!io->gone && tunnel_stats_held(&io->stats) > TUNNEL_LEFT_MOST)
         tunnel_io_end(seat, CLOSE_held_too_much); /* its client does not take what is before the Close */
+    tunnel_work_end(seat);
 }
 
 void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round)
@@ -133,7 +134,7 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
             continue;
         tunnel_visit(seat, &visit, NULL);
         if (may_give_way(&visit.stats) && limits_round_takes(thread->limits, round, &visit.stats.use))
-            give_way(tunnel_wake(seat));
+            give_way(seat);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define UPGRADE_SMALL 1024                /* bytes */
@@ -309,6 +310,18 @@ void tunnel_rest_leave(struct tunnel_io *io)
 }
 
 /* ---- to rest ---- */
+/* FNV-1a. Finds damage, not malice: who can write here can compute the sum, too. */
+static uint32_t sum_of(const struct tunnel_image *image)
+{
+    const uint8_t *at = (const uint8_t *)image + sizeof image->sum,
+                  *end = image->bytes + image->work_len + image->upgrade_len + image->kept_len;
+    uint32_t sum = 2166136261U;
+
+    for (; at < end; at++)
+        sum = (sum ^ *at) * 16777619U;
+    return sum;
+}
+
 /* Appends the image of the upgrade, or the one that is there if the upgrade was not needed since. Returns false if it stays where it is. */
 static bool write_upgrade(struct tunnel_io *io, struct buffer *to)
 {
@@ -348,16 +361,38 @@ static struct tunnel_image *write_images(struct tunnel_io *io, struct buffer *to
         io->upgrade_small = small;
         return NULL;
     }
-    *images = (struct tunnel_image){(uint16_t)work_len, (uint16_t)upgrade_len, (uint8_t)image.kept_count};
+    *images = (struct tunnel_image){.work_len = (uint16_t)work_len,
+                                    .upgrade_len = (uint16_t)upgrade_len,
+                                    .kept_len = (uint16_t)kept_len,
+                                    .kept_count = (uint8_t)image.kept_count};
     memcpy(images->bytes, buffer_slice(to).at + upgrade_len, work_len);
     if (upgrade_len)
         memcpy(images->bytes + work_len, buffer_slice(to).at, upgrade_len);
     memcpy(images->bytes + buffer_len(to), near, kept_len);
+    images->sum = sum_of(images);
     if (written && upgrade)
         give_upgrade(&io->thread->rest, upgrade, small);
     free(io->image);
     io->image = NULL;
     return images;
+}
+
+/* ---- tunnels at work ---- */
+static void note_work(struct tunnel_seat *seat)
+{
+    struct relay_thread *thread = seat->thread;
+
+    assert(thread->at_work_count < TUNNELS_AT_WORK);
+    thread->at_work[thread->at_work_count] = seat;
+    thread->at_work_count++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+void tunnel_work_end(struct tunnel_seat *seat)
+{
+    assert(tunnel_is_at_work(seat));
+    atomic_signal_fence(memory_order_seq_cst);
+    seat->thread->at_work_count--;
 }
 
 static void lay_down(struct tunnel_io *io)
@@ -366,9 +401,11 @@ static void lay_down(struct tunnel_io *io)
     struct tunnel_rest *rest = &seat->thread->rest;
 
     buffer_cut(&rest->image, 0);
+    note_work(seat);
     struct tunnel_image *image = write_images(io, &rest->image);
     if (!image) {
         io->stirred = true;
+        tunnel_work_end(seat);
         return;
     }
     seat->holds = tunnel_stats_held(&io->stats) > 0;
@@ -377,6 +414,7 @@ static void lay_down(struct tunnel_io *io)
     seat->image = image;
     seat->rests = true;
     rest->resting++;
+    tunnel_work_end(seat);
 }
 
 /* Returns true if a tunnel has nothing that would have to be begun anew, and nothing has happened to it for a while. */
@@ -422,8 +460,9 @@ static void read_work(struct tunnel_seat *seat, struct tunnel_io *io)
     tunnel_rest_place(io, seat);
 }
 
-struct tunnel_io *tunnel_wake(struct tunnel_seat *seat)
+struct tunnel_io *tunnel_work_begin(struct tunnel_seat *seat)
 {
+    note_work(seat);
     if (!seat->rests) {
         seat->io->stirred = true;
         return seat->io;
@@ -447,6 +486,15 @@ void tunnel_rest_abandon(struct tunnel_seat *seat)
     tunnel_rest_leave(seat->io);
     slabs_give(&kind_of(seat)->works, seat->io);
     seat->io = NULL;
+}
+
+bool tunnel_rest_is_sound(const struct tunnel_seat *seat, const struct relay_thread *thread)
+{
+    if (seat->thread != thread || seat->kind >= ADAPTER_KINDS || !thread->rest.kinds[seat->kind].adapter)
+        return false;
+    if (!seat->rests)
+        return seat->io->seat == seat && seat->io->thread == thread;
+    return seat->image->sum == sum_of(seat->image) && seat->image->kept_count <= KEPT_MAX;
 }
 
 void tunnel_visit(const struct tunnel_seat *seat, struct tunnel_visit *visit, void *head)

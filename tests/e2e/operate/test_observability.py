@@ -88,7 +88,7 @@ def test_all_metrics_of_ours_that_alerts_do_not_ask_for_are_known(series):
         "cellgate_directory_events_total", "cellgate_directory_objects_bytes", "cellgate_directory_odd_objects_total",
         "cellgate_directory_pushes_total", "cellgate_directory_pushing", "cellgate_relay_cut_short_total",
         "cellgate_relay_log_lines_held_back_total", "cellgate_relay_reload_good_timestamp_seconds", "cellgate_relay_reloads_total",
-        "cellgate_relay_tunnels_resting", "cellgate_relay_upgrades_total", "cellgate_relay_handover_seconds", "cellgate_relay_unconfirmed_input_bytes_total",
+        "cellgate_relay_tunnels_resting", "cellgate_relay_upgrades_total", "cellgate_relay_handover_seconds", "cellgate_relay_salvaged_tunnels_total", "cellgate_relay_unconfirmed_input_bytes_total",
     }
 
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/serve/salvage.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#include "spoa/base/bytes/heap.h"
+#include "spoa/base/bytes/min_max.h"
+#include "spoa/relay/serve/handover.h"
+#include "spoa/relay/tunnel_io/tunnel_handover.h"
+#include "spoa/relay/tunnel_io/tunnel_io_parts.h"
+#include "spoa/service/salvager.h"
+
+struct salvage {
+    struct relay_thread *const *threads;
+    size_t count;
+    struct keeper_board *board;
+    size_t files; /* descriptors that a process may have */
+    struct handover_file file;
+    uint64_t *owners; /* for each descriptor: the record that names it; 0: none */
+    const struct relay_thread *thread;
+    struct tunnel_seat *seat; /* which is looked at; `next` follows it */
+    struct tunnel_seat *next;
+    enum keeper_fate fate;
+};
+
+static void begin(void *context)
+{
+    struct salvage *s = context;
+    struct rlimit files;
+    size_t tunnels = 0;
+
+    s->files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? (size_t)files.rlim_cur : 0;
+    for (size_t i = 0; i < s->count; i++)
+        tunnels += min_size(s->threads[i]->tunnels_count, s->files);
+    s->owners = heap_take((s->files + 1) * sizeof *s->owners); /* fresh memory is zero */
+    handover_begin(&s->file, min_size(tunnels, s->files));
+}
+
+static uint64_t *owner_of(struct salvage *s, enum side side)
+{
+    int fd = s->seat->sockets[side].share ? loop_io_fd(&s->seat->sockets[side]) : -1;
+    return fd >= 0 && (size_t)fd < s->files ? &s->owners[fd] : NULL;
+}
+
+/* A descriptor of two tunnels means that one of them is damaged, and nobody knows which: neither goes on. */
+static bool is_shared(struct salvage *s)
+{
+    bool shared = false;
+
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        uint64_t *owner = owner_of(s, side);
+        if (!owner || !*owner)
+            continue;
+        handover_spoil(&s->file, *owner);
+        shared = true;
+    }
+    return shared;
+}
+
+static void save(void *context)
+{
+    struct salvage *s = context;
+
+    s->next = s->seat->next;
+    enum tunnel_remains remains = tunnel_remains(s->seat, s->thread);
+    if (remains != REMAINS_WHOLE || is_shared(s)) {
+        s->fate = remains == REMAINS_TORN ? KEEPER_TORN : KEEPER_POISONED;
+        return;
+    }
+    uint64_t record = handover_salvage(&s->file, s->seat);
+    s->fate = record ? KEEPER_SAVED : KEEPER_ENDING;
+    for (enum side side = CLIENT; record && side <= WORKER; side++)
+        if (owner_of(s, side))
+            *owner_of(s, side) = record;
+}
+
+/* The tunnels behind a link that is damaged are lost. */
+static void save_all(struct salvage *s)
+{
+    const size_t mark = heap_mark();
+    size_t left = s->files;
+
+    for (struct tunnel_seat *seat = s->thread->tunnels; seat && left; seat = s->next, left--) {
+        s->seat = seat;
+        s->next = NULL;
+        s->fate = KEEPER_POISONED;
+        if (!salvager_try(save, s))
+            s->fate = KEEPER_POISONED;
+        atomic_fetch_add(&s->board->fates[s->fate], 1);
+        heap_return(mark);
+    }
+}
+
+void salvage(struct relay_thread *const *threads, size_t count, struct keeper_board *board)
+{
+    static struct salvage s; /* salvager_try leaves no local variable as it was */
+
+    s = (struct salvage){.threads = threads, .count = count, .board = board};
+    if (!heap_leave() || !salvager_try(begin, &s) || !s.owners)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        s.thread = threads[i];
+        save_all(&s);
+    }
+    atomic_store(&board->images, handover_end(&s.file));
+}
