@@ -36,8 +36,8 @@ static void grow(struct chunks *c)
     c->first = 0;
 }
 
-/* The ring may hold less than it should when memory is short: what begins with half a chunk is dropped too.
- */
+/* Drops the marks of chunks that the ring has dropped because memory was short, and the rest of a chunk that it has cut. `was` is the
+ * ring's start before. */
 static void drop_cut(struct chunks *c, uint64_t was)
 {
     while (c->count && end_of(c, 0) <= c->bytes.start && was != c->bytes.start)
@@ -56,7 +56,7 @@ void chunks_put(struct chunks *c, unsigned stream, struct slice s)
         drop_oldest(c);
     uint64_t was = c->bytes.start;
     ring_put(&c->bytes, s);
-    if (!c->size) { /* not even one mark: the bytes are counted and lost */
+    if (!c->size) { /* without memory for a mark the chunk is lost, but its bytes count in the offsets */
         ring_drop(&c->bytes, c->bytes.end);
         return;
     }
@@ -71,7 +71,7 @@ size_t chunks_reserve(struct chunks *c)
     return c->count < c->size || c->size == CHUNKS_MAX ? ring_reserve(&c->bytes) : 0;
 }
 
-/* The chunk that holds the byte at offset; count if there is none. */
+/* Returns the index of the chunk with the byte at `offset`, or c->count if there is none. */
 static size_t chunk_of(const struct chunks *c, uint64_t offset)
 {
     size_t low = 0, high = c->count;

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * chunks: a ring that remembers where each write began and which stream it was of. Only whole chunks are
- * pushed out, so whoever reads from the start never sees half of one. Offsets count the bytes of all streams
- * together.
+ * chunks: a ring that remembers where each write (a chunk) ends, and its stream. A full ring drops whole chunks only, so a reader that
+ * begins at the ring's start never sees a part of one. Offsets count the bytes of both streams together.
  */
 #ifndef CELLGATE_WORKER_SESSION_CHUNKS_H
 #define CELLGATE_WORKER_SESSION_CHUNKS_H
 
 #include "examples/worker/session/ring.h"
 
-#define CHUNKS_MAX \
-    65536u /* of them are remembered; a process that writes single bytes gets a shorter ring \
-            */
+/* Largest number of chunks. The ring of a process that writes single bytes is shorter for that reason. */
+#define CHUNKS_MAX 65536u
 
 struct chunks {
     struct ring bytes;
-    uint64_t *marks; /* per chunk: its end offset * 2 + stream; a circle of `size` places from `first` on */
-    size_t first, count, size;
+    uint64_t *marks;           /* circular array; a chunk's mark is 2 * (offset of its end) + its stream */
+    size_t first, count, size; /* index of the oldest mark; number of marks; size of the array */
 };
 
 static inline struct chunks chunks_with_limit(size_t limit)
@@ -24,14 +22,14 @@ static inline struct chunks chunks_with_limit(size_t limit)
     return (struct chunks){ring_with_limit(limit), NULL, 0, 0, 0};
 }
 
-/* s is one chunk of stream 0 or 1, not longer than the ring's limit. */
+/* Appends a chunk of stream 0 or 1, which must not be longer than the ring's limit. If memory is short, older bytes are dropped. */
 void chunks_put(struct chunks *c, unsigned stream, struct slice s);
-/* How many bytes a chunk may have so that putting it does not drop any because memory is short; 0: none, for now. */
+/* Returns the largest chunk that can be put without dropping bytes for want of memory; 0 if memory is short now. */
 size_t chunks_reserve(struct chunks *c);
-/* Bytes from offset on that are of one chunk and lie together, and their stream. Empty outside of what is
- * held. */
+/* Returns bytes from `offset` on that belong to one chunk and are contiguous, and sets *stream. Empty if the ring does not hold
+ * `offset`. */
 struct slice chunks_at(const struct chunks *c, uint64_t offset, unsigned *stream);
-/* How many bytes a chunk may have so that putting it pushes out nothing from offset on. */
+/* Returns the largest chunk that can be put without dropping bytes from `offset` on. */
 size_t chunks_room(const struct chunks *c, uint64_t offset);
 void chunks_free(struct chunks *c);
 

@@ -42,7 +42,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* In the child: becomes the program, or reports errno on `report` and ends. */
+/* Runs in the child: executes the program, or writes errno to `report` and exits. */
 static void become(const struct process_plan *plan, int report)
 {
     reset_signals();
@@ -56,7 +56,7 @@ static void become(const struct process_plan *plan, int report)
     _exit(127);
 }
 
-/* On a terminal 0, 1 and 2 are it already. */
+/* Runs in a child on pipes: makes the pipes its descriptors 0 to 2, and executes the program. */
 static void become_piped(const struct process_plan *plan, int report, int ends[3])
 {
     setsid();
@@ -78,7 +78,7 @@ static bool unblock(int fd)
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
 }
 
-/* Where exec took place the report's write end closed without a word. */
+/* Returns whether the child has executed the program: exec closes the write end of `report` without a byte in it. */
 static enum process_result what_became(int report, pid_t pid, const struct process_plan *plan,
                                        struct fail *why)
 {
@@ -154,8 +154,8 @@ enum process_result process_start(const struct process_plan *plan, struct proces
     return result;
 }
 
-/* A terminal tells the number of its foreground group also when that has ended and the number is somebody else's.
- * While it has members nobody else gets it, whether the process of that number lives or not. */
+/* Returns true if the process group belongs to another session than the terminal's. A terminal reports its foreground group even after
+ * the group has ended and the kernel has given its number to another process; while the group has members, the number is not reused. */
 static bool is_strange(pid_t group, int terminal)
 {
     pid_t session = getsid(group);
@@ -170,7 +170,8 @@ void process_signal(pid_t leader, int terminal, int number)
     kill(-leader, number);
 }
 
-/* The session of a process, or -1: field 6 of its stat, counted behind the name, which may hold anything. */
+/* Returns the session of a process, or -1: field 6 of /proc/PID/stat (proc_pid_stat(5)). The fields are counted after the program's name
+ * in brackets, because the name may hold any bytes. */
 static pid_t session_of(const char *pid)
 {
     char path[64], text[512];

@@ -24,7 +24,7 @@ void ring_drop(struct ring *r, uint64_t offset)
         r->start = offset;
 }
 
-/* Copies s to where the bytes from offset on belong; s is not longer than the memory. */
+/* Copies s to the position of the byte `offset`. s must not be longer than the memory. */
 static void place(uint8_t *memory, size_t size, uint64_t offset, struct slice s)
 {
     size_t position = (size_t)(offset % size);

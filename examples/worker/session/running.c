@@ -7,40 +7,40 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
-#define MEMORY_AGAIN   (100 * MILLISECOND) /* until what could not be held is read again */
-#define OPEN_AGAIN     (100 * MILLISECOND) /* until a terminal is looked at again that nobody had open */
-#define READS_PER_TURN 16                  /* so that one busy session does not starve the others */
-#define INPUT_FULL     (3 * (size_t)MANAGER_DATA_MAX) /* what waits for a process that is to get more */
-/* besides, a message, and what is left in the buffer, the socket and the worker of somebody who has gone */
+#define READ_SIZE      4096 /* size of a read, in bytes; a terminal never returns more at once */
+#define MEMORY_AGAIN   (100 * MILLISECOND) /* pause after memory was short */
+#define OPEN_AGAIN     (100 * MILLISECOND) /* time between two looks at a terminal that no process has open */
+#define READS_PER_TURN 16                  /* reads per event: other sessions come next */
+/* pending input from which on the session takes no more, in bytes */
+#define INPUT_FULL (3 * (size_t)MANAGER_DATA_MAX)
+/* largest pending input: beyond INPUT_FULL one message, and all that the buffers of a reader that has gone can hold */
 #define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)MANAGER_DATA_MAX)
-#define LEFT_MAX    8 /* of who has gone with input for which there is no room yet */
-/* in which others may write what belongs to the output of a process that ended */
+#define LEFT_MAX    8 /* largest number of readers that have gone and still have pending input */
+/* time in which other processes may still write to the output of a process that has ended */
 #define LAST_WORDS (500 * MILLISECOND)
-/* of an output when its process has ended: no pipe or terminal holds more of what that wrote */
+/* bytes that are read after the process has ended; no pipe or terminal can hold more of its output */
 #define LAST_BYTES   (1u << 20)
-#define FIRST_READER (5 * SECOND) /* for the first reader of a session that ends with its readers to come */
-#define TO_KILL      (2 * SECOND) /* from SIGHUP to SIGKILL */
-#define KEEP_ENDED   (10 * MINUTE)
+#define FIRST_READER (5 * SECOND)  /* time for the first reader of a session that ends with its readers */
+#define TO_KILL      (2 * SECOND)  /* time from SIGHUP to SIGKILL */
+#define KEEP_ENDED   (10 * MINUTE) /* time for which a session outlives its process */
 
-enum { IN, OUT, ERR, ENDS }; /* of a terminal OUT is both */
+enum { IN, OUT, ERR, ENDS }; /* descriptors; a terminal is OUT for both directions */
 
 struct running {
     struct session session;
     struct loop *loop;
     struct loop_io ends[ENDS];
     bool open[ENDS];
-    size_t last[ENDS]; /* bytes read since the process has ended */
-    /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
+    size_t last[ENDS]; /* bytes read after the process had ended */
+    /* the output is not read: the ring is full of output that the slowest reader has not taken, or memory is short */
     bool held;
-    bool forgotten, over_told;
-    bool hung_up; /* its jobs are to end with it */
-    /* microseconds for the first reader of one that outlives its readers to come; 0: no bound */
-    uint64_t expected;
+    bool forgotten, over_told; /* running_forget was called; `over` was called */
+    bool hung_up;              /* SIGHUP was sent, so the session's other processes end, too */
+    uint64_t expected;         /* time of running_expect in µs; 0 for no limit */
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;
-    struct loop_timer unopened; /* runs while a terminal that its process has let go of is left alone */
+    struct loop_timer unopened; /* active while the terminal is not read, because no process has it open */
     void (*over)(void *owner, struct running *r);
     void *owner;
 };
@@ -73,7 +73,7 @@ static void wake_readers(struct running *r)
     }
 }
 
-/* The place of the reader that is furthest behind; the end if there is none. */
+/* Returns the smallest offset of all readers, or the end of the output if there are none. */
 static uint64_t slowest(const struct running *r)
 {
     uint64_t at = session_end(&r->session);
@@ -126,8 +126,8 @@ static bool outputs_open(const struct running *r)
 
 enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 
-/* A terminal says EIO when its other side is closed. Linux looks for that behind its look for bytes, so that those
- * written in between are still there: only what it says twice is true. */
+/* Reads from a pipe or a terminal. A terminal returns EIO if its other side is closed, but Linux looks for bytes first and for the other
+ * side then, so bytes that were written in between are still there: only a second EIO is final. */
 static ssize_t read_some(int fd, uint8_t *to, size_t most)
 {
     ssize_t got = read(fd, to, most);
@@ -157,7 +157,8 @@ static enum taken read_once(struct running *r, unsigned n)
     return TAKEN;
 }
 
-/* It may open its terminal again, and would be hung up if that were closed. */
+/* Stops reading a terminal for a while that no process has open. The master stays open, because a process may open the terminal again,
+ * and closing the master would hang it up. */
 static void leave_unopened(struct running *r)
 {
     loop_timer_set(&r->unopened, OPEN_AGAIN);
@@ -187,7 +188,7 @@ static void read_end(struct running *r, unsigned n, unsigned reads)
         wake_readers(r);
 }
 
-/* Linux calls it writable then, also when it is full. */
+/* Returns true if no process has the terminal open. Linux reports POLLHUP then, and calls the master writable even if it is full. */
 static bool nobody_has_it_open(int terminal)
 {
     struct pollfd fd = {.fd = terminal};
@@ -250,7 +251,7 @@ static bool has_ended(const struct running *r)
     return r->session.state == SESSION_ENDED || r->session.state == SESSION_NEW;
 }
 
-/* Nobody reads: how long it goes on to run, or to be remembered. */
+/* Sets the time for which a session without readers goes on, or is remembered after its end. */
 static void linger(struct running *r)
 {
     uint32_t linger_ms = r->session.plan.linger_ms;
@@ -279,8 +280,8 @@ static void finish(struct running *r)
         linger(r);
 }
 
-/* All that the process itself wrote can be read by now; others that hold its output open get no more time. Where a reader
- * is so slow that it cannot be, it is read when there is room, LAST_BYTES of it. */
+/* Ends the session some time after its process: the process's own output can be read by now, and other processes that hold its output
+ * open get no more time. If a slow reader stops the reading, it is continued later, for LAST_BYTES at most. */
 static void drain_due(void *owner)
 {
     struct running *r = owner;
@@ -307,13 +308,13 @@ void running_exited(struct running *r, int status)
 {
     session_exited(&r->session, process_exit_code(status));
     close_end(r, IN);
-    buffer_free(&r->input); /* of a terminal: nobody is to read it any more */
+    buffer_free(&r->input); /* no process reads it any more, even if others have the terminal open */
     loop_timer_stop(&r->unopened);
     want(r);
     if (!outputs_open(r))
         return finish(r);
     loop_timer_set(&r->drain, LAST_WORDS);
-    wake_readers(r); /* who waits for room for input need not */
+    wake_readers(r); /* some may be waiting for room for input, which is no longer needed */
 }
 
 void running_signal(struct running *r, int number)
@@ -322,7 +323,7 @@ void running_signal(struct running *r, int number)
         process_signal((pid_t)r->session.pid, terminal_of(r), number);
 }
 
-/* SIGHUP, and after two seconds SIGKILL. */
+/* Sends SIGHUP now, and SIGKILL after TO_KILL. */
 static void hang_up(struct running *r)
 {
     if (!is_alive(r) || loop_timer_active(&r->kill))
@@ -441,7 +442,7 @@ void running_detach(struct running_reader *reader)
         link = &(*link)->next;
     *link = reader->next;
     if (reader->ending)
-        wake_readers(r); /* whose input came behind its own */
+        wake_readers(r); /* their input had to wait for this reader's */
     count_out(reader);
     reader->running = NULL;
 }
@@ -486,7 +487,7 @@ bool running_next(struct running_reader *reader, struct manager_message *m)
 {
     struct running *r = reader->running;
     enum manager_stream stream;
-    reader->at = session_clamp(&r->session, reader->at); /* memory was short: a gap that `since` shows */
+    reader->at = session_clamp(&r->session, reader->at); /* if memory was short, `since` shows the gap */
     if (reader->leaving && reader->at >= reader->owed)
         return drop(reader, MANAGER_TAKEN_OVER), false;
     struct slice bytes = session_at(&r->session, reader->at, &stream);

@@ -11,7 +11,7 @@ static bool plan_is_good(const struct manager_message *m)
            m->argv.len > 1 && m->ring >= SESSION_RING_MIN && m->ring <= SESSION_RING_MAX;
 }
 
-/* The plan goes through its own encoding: one block holds all of its strings. */
+/* Copies the plan by encoding and decoding it, so that a single block holds all of its strings. */
 static bool copy_plan(struct session *s, const struct manager_message *create)
 {
     size_t size = MANAGER_LENGTH_SIZE + MANAGER_MESSAGE_MAX;

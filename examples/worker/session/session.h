@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * session: what is known of a terminal or a pair of pipes and of what it has put out, without descriptors or
- * clocks. The end is reported only when both the process has ended and its output has been read to the end.
+ * session: the state and the output of a process on a terminal or on pipes, without descriptors or clocks. Invariant: the end is reported
+ * only after the process has ended and its output has been read to the end.
  */
 #ifndef CELLGATE_WORKER_SESSION_SESSION_H
 #define CELLGATE_WORKER_SESSION_SESSION_H
@@ -10,50 +10,53 @@
 #include "examples/worker/session/chunks.h"
 #include "spoa/base/os/fail.h"
 
-#define SESSION_RING     (1u << 20) /* bytes of output that are held unless CREATE says otherwise */
+#define SESSION_RING     (1u << 20) /* default size of the ring, in bytes */
 #define SESSION_RING_MIN 4096u
 #define SESSION_RING_MAX (16u << 20)
 
 enum session_state {
-    SESSION_NEW, /* waits for its first reader */
+    SESSION_NEW, /* the process starts for the first reader */
     SESSION_RUNNING,
-    SESSION_DRAINING, /* the process has ended, its last output has not been read yet */
-    SESSION_ENDED,    /* nothing will be added */
+    SESSION_DRAINING, /* the process has ended, but its last output has not been read */
+    SESSION_ENDED,    /* the output is complete */
 };
 
 struct session {
-    uint8_t *memory;             /* what the slices of plan point into */
-    struct manager_message plan; /* the CREATE it came from; ring, cols, rows and kind are those in force */
+    uint8_t *memory;             /* memory of the slices in `plan` */
+    struct manager_message plan; /* the CREATE message; ring, cols, rows and kind are the present values */
     enum session_state state;
-    struct chunks output; /* of a terminal only the ring in it is used */
-    uint64_t unread;      /* where the reader stopped that got furthest */
-    uint64_t input;       /* bytes the process has taken */
+    struct chunks output; /* for a terminal, only the ring in it is used */
+    uint64_t unread;      /* largest offset at which a reader has stopped */
+    uint64_t input;       /* bytes of input that the process has taken */
     uint32_t pid, exit_code;
-    unsigned readers;
+    unsigned readers; /* number of readers */
 };
 
-/* Takes a copy of all that create holds. False and *why when out of memory or when create holds nonsense; s is
- * zeroed then. */
+/* Copies everything in `create`. Returns false with *why, and zeroes *s, if memory is short or `create` is invalid. */
 bool session_init(struct session *s, const struct manager_message *create, struct slice id, struct fail *why);
+/* Frees the memory, and zeroes *s. */
 void session_clear(struct session *s);
+/* Returns true if this is the session's name. */
 bool session_is(const struct session *s, struct slice scope, struct slice id);
 
 void session_started(struct session *s, uint32_t pid);
-void session_exited(struct session *s, uint32_t exit_code); /* RUNNING to DRAINING */
-void session_drained(struct session *s);                    /* DRAINING to ENDED */
+/* Goes from RUNNING to DRAINING. */
+void session_exited(struct session *s, uint32_t exit_code);
+/* Goes from DRAINING to ENDED. */
+void session_drained(struct session *s);
 
 void session_output(struct session *s, enum manager_stream stream, struct slice bytes);
-/* How much there is memory for, so that nothing is lost for want of it; 0: none, for now. */
+/* Returns the number of bytes of output that can be added without losing any for want of memory; 0 if memory is short now. */
 size_t session_reserve(struct session *s);
-/* How much may be added, at once, without pushing out anything from offset on. */
+/* Returns the number of bytes of output that can be added at once without dropping bytes from `offset` on. */
 size_t session_room(const struct session *s, uint64_t offset);
-/* Output from offset on that lies together and is of one stream. */
+/* Returns contiguous output of one stream from `offset` on. */
 struct slice session_at(const struct session *s, uint64_t offset, enum manager_stream *stream);
-/* The place at or behind `since` where reading can begin: not before what is held, not behind its end. */
+/* Returns the offset closest to `since` at which reading can begin: from the first byte held to the end. */
 uint64_t session_clamp(const struct session *s, uint64_t since);
 uint64_t session_first(const struct session *s);
 uint64_t session_end(const struct session *s);
-/* A MANAGER_SESSION whose slices are the session's. */
+/* Returns a MANAGER_SESSION message, which borrows from *s. */
 struct manager_message session_describe(const struct session *s);
 
 #endif
