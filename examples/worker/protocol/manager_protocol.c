@@ -9,8 +9,8 @@ enum shape { END, U8, U16, U32, U64, TEXT, LIST, BYTES };
 
 struct field {
     enum shape shape;
-    size_t offset; /* in struct manager_message */
-    size_t max;    /* of TEXT, LIST and BYTES */
+    size_t offset; /* offset in struct manager_message */
+    size_t max;    /* longest TEXT, LIST or BYTES, in bytes */
 };
 
 #define AT(member) offsetof(struct manager_message, member)
@@ -31,7 +31,7 @@ struct field {
     }
 #define FIELDS_MAX 17
 
-/* The fields of each type, in their order on the wire: for both directions of the codec. */
+/* The fields of each type in the order of the protocol. manager_put and manager_read both walk this table, so they cannot disagree. */
 static const struct layout {
     enum manager_type type;
     struct field fields[FIELDS_MAX];
