@@ -88,7 +88,7 @@ static void on_signal(void *owner, int number)
         session_manager_stop(owner);
 }
 
-/* So that no descriptor of a child's is ever below 3. */
+/* Opens descriptors 0 to 2 if they are closed, so that no other descriptor gets one of these numbers, which a child replaces. */
 static void fill_standard_descriptors(void)
 {
     int fd;

@@ -22,7 +22,8 @@ bool signals_open(struct signals *s, struct loop *loop, const int *numbers,
     for (; *numbers; numbers++)
         sigaddset(&set, *numbers);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, no child is left to be waited for */
+    signal(SIGCHLD,
+           SIG_DFL); /* an inherited SIG_IGN would reap children before this process can wait for them */
     sigprocmask(SIG_BLOCK, &set, NULL);
     int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (fd < 0)
