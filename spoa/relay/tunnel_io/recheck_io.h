@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recheck_io: the loop code of COMMAND_RECHECK: dials the worker that serves a tunnel once more, and gives the tunnel what that
- * connection receives. The tunnel ends it; it exists only while it is under way, and its tunnel does not rest meanwhile.
+ * recheck_io: carries out COMMAND_RECHECK: opens a second connection to the worker that serves a tunnel, and hands its input to the
+ * tunnel. The tunnel decides when the connection ends. A tunnel with such a connection never rests.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_IO_RECHECK_IO_H
 #define CELLGATE_RELAY_TUNNEL_IO_RECHECK_IO_H
@@ -10,11 +10,11 @@
 
 struct recheck_io;
 
-/* Tells the tunnel if it cannot begin. */
+/* Opens the second connection, or reports the failure to the tunnel. */
 void recheck_io_begin(struct tunnel_io *io);
-/* Closes it without telling the tunnel; does nothing if there is none. */
+/* Closes the second connection, if there is one, without a report to the tunnel. */
 void recheck_io_end(struct tunnel_io *io);
-/* Bytes of memory that it holds; 0 for NULL. */
+/* Returns the connection's bytes of memory; 0 for NULL. */
 size_t recheck_io_held(const struct recheck_io *recheck);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tunnel_io: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. It carries out what
- * the tunnel commands (command.h). What it decides itself: whether a worker's address is allowed, who may replay, and that
- * timers which are late because the machine stood still wait a moment.
+ * tunnel_io: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. The tunnel itself (tunnel.h) is
+ * without I/O, and returns commands (command.h), which tunnel_io carries out. tunnel_io decides whether a worker's address is allowed
+ * and which tunnels may collect a replay, and delays timers that are late because the machine was stopped.
  */
 #ifndef CELLGATE_RELAY_IO_TUNNEL_IO_H
 #define CELLGATE_RELAY_IO_TUNNEL_IO_H
@@ -12,54 +12,56 @@
 #include "spoa/relay/tunnel/upgrade.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
 
-/* Takes over upgrade. early: bytes behind the client's head. NULL, and upgrade is still the caller's: a limit is
- * reached, or out of memory. */
+/* Makes a tunnel, and takes ownership of `upgrade`. `early` is the client's input after the request's head. Returns NULL, and `upgrade`
+ * is still the caller's, if a limit is reached or memory is short. */
 struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early);
-/* Takes over the client's socket and starts. */
+/* Takes ownership of the client's socket, and starts the tunnel. */
 void tunnel_io_begin(struct tunnel_seat *io, int fd);
-/* Ends its tunnel in good order, or, if it is closing already, now. */
+/* Closes the tunnel gracefully; a tunnel that is closing already ends at once. */
 void tunnel_io_end(struct tunnel_seat *io, enum close_reason reason);
-/* Closes its sockets and frees it, whatever its tunnel does. */
+/* Closes the tunnel's sockets and frees the tunnel at once. */
 void tunnel_io_cut(struct tunnel_seat *io);
 
-/* A socket, of a tunnel or not, is ready: of a tunnel's, what its handling reads is brought into the cache (loop_set_soon). */
+/* Prefetches the memory that the handling of a ready socket will read, if the socket is one of a tunnel (loop_set_soon). */
 void tunnel_io_soon(const struct loop_io *io);
 
-/* Of the thread's moves: the owner of each is a seat. */
+/* The call-backs of the thread's moves to another worker; the owner of a move is a seat. */
 extern const struct moves_user tunnel_io_moves;
 
-/* The two parts of a round where memory is short (limits.h), of the thread's tunnels. */
+/* A round of eviction, when memory is short (limits.h): adds the thread's tunnels to the candidates. */
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round);
+/* Ends the tunnels that the round evicts. */
 void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round);
 
-/* What the tunnels of a thread have in common. False: out of memory. */
+/* Opens the state that the tunnels of a thread share. Returns false if memory is short. */
 bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
     __attribute__((warn_unused_result));
-/* There are no tunnels, and rest.look is closed. */
+/* Frees that state. No tunnel may exist, and rest.look must be closed. */
 void tunnel_rest_close(struct tunnel_rest *rest);
+/* Opens the timer that the tunnels of a thread share. */
 void tunnel_times_open(struct tunnel_times *times, struct relay_thread *thread);
-/* There are no tunnels; before the loop ends. */
+/* Closes the timer. No tunnel may exist, and the loop must still exist. */
 void tunnel_times_end(struct tunnel_times *times);
-/* What the tunnels of a thread ask of it. */
+/* Fills in the functions through which tunnels reach their thread. */
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands);
 
 struct tunnel_seat *tunnel_io_next(const struct tunnel_seat *io);
 bool tunnel_io_is_closing(const struct tunnel_seat *io);
 
-#define TUNNEL_WORK_MAX 4096           /* bytes of a tunnel's work with its adapter's state */
-#define TUNNEL_HEAD_MAX IMAGE_PACK_MAX /* bytes of an upgrade that is packed at rest */
+#define TUNNEL_WORK_MAX 4096           /* largest tunnel_io with its adapter's state, in bytes */
+#define TUNNEL_HEAD_MAX IMAGE_PACK_MAX /* largest upgrade that is packed into an image, in bytes */
 
-/* A look at a tunnel. */
+/* A read-only view of a tunnel. */
 struct tunnel_visit {
     const struct tunnel_io *io;
     struct tunnel_stats stats;
-    _Alignas(max_align_t) uint8_t work[TUNNEL_WORK_MAX]; /* private: what was read from an image */
+    _Alignas(max_align_t) uint8_t work[TUNNEL_WORK_MAX]; /* private: tunnel_io as read from an image */
 };
 struct tunnel_head {
     _Alignas(max_align_t) uint8_t memory[TUNNEL_HEAD_MAX];
 };
-/* Looks at a tunnel without changing anything: one that rests goes on resting. Its upgrade is read into `head`, TUNNEL_HEAD_MAX aligned
- * bytes; NULL: it is not needed, and stats.upgrade is NULL. The visit is good until something happens to the tunnel. */
+/* Reads a tunnel without a change to it: an idle tunnel is not woken. Its upgrade is read into `head`, which has TUNNEL_HEAD_MAX aligned
+ * bytes; if `head` is NULL, so is stats.upgrade. The view is valid until the tunnel's next event. */
 void tunnel_visit(const struct tunnel_seat *io, struct tunnel_visit *visit, void *head);
 
 #endif
