@@ -57,7 +57,8 @@ void http_server_check(struct http_server *server);
 /* Closes all connections, which are freed at the end of the turn: the server must live until then. Returns the listening descriptor,
  * which is the caller's again. */
 int http_server_close(struct http_server *server);
-/* Take and give back a place of a connection for another purpose. Giving it back calls `gone`, too. */
+/* Count one of the server's `connections` as used, for work that outlives its connection, and release it again. The release calls `gone`,
+ * as the end of a connection does. */
 void http_server_enter(struct http_server *server);
 void http_server_leave(struct http_server *server);
 

@@ -43,7 +43,7 @@ void egress_take_name(struct egress *e, struct slice name);
 
 /* egress_http.c */
 egress_step egress_http_target; /* finds the target of a request other than CONNECT, in its URL or Host */
-egress_step egress_http_inside; /* finds the target and the sandbox of a request inside */
+egress_step egress_http_inside; /* finds the target and the sandbox of a request in an inspected connection */
 egress_step egress_http_rules;  /* checks the request by its rule */
 egress_step egress_http_credentials; /* adds the credentials that HAProxy sets */
 /* Removes these credentials if the rules would have refused the request. */

@@ -71,7 +71,7 @@ bool decision_thread_keep(struct decision_thread *d, struct pending *among, stru
                           const struct snapshot_finder *finder);
 
 /* ---- decision_thread_egress.c ---- */
-/* Answers a CONNECT, or a request inside one, as pending.kind says. */
+/* Answers a CONNECT, or a request in an inspected connection that a CONNECT has opened; pending.kind tells which. */
 enum server_reply decision_thread_on_egress(struct decision_thread *d, struct pending_request pending,
                                             struct spop_actions *actions);
 /* Tries to answer. Returns true if it answered, or the question waits for another look-up. With `last` it answers in any case, by the

@@ -119,8 +119,8 @@ bool recheck_give_up(struct scrollback *s, struct adapter_edit *edit)
 
 /* ---- a check ---- */
 
-/* Returns true if the snapshot is shorter than the output on the serving connection. Such a worker never replays before its `04`, so
- * its snapshots prove nothing. */
+/* Returns true if the snapshot is shorter than the output on the serving connection. Such a worker never replays before its `04`, the
+ * message that should end a replay, so its snapshots prove nothing. */
 static bool says_nothing(const struct settle *c)
 {
     uint64_t size = c->sizes[0] + c->sizes[1];

@@ -23,7 +23,7 @@ struct question_text {
     /* address of the known worker; family 0 if the worker has none, as on a Unix socket */
     struct address addr;
     int32_t idle; /* seconds without use of the tunnel, for a watch; negative if irrelevant */
-    bool settles; /* answer.ticket replaces the ticket */
+    bool settles; /* the tunnel takes a new ticket from the answer (answer.ticket) in place of its own */
     void *memory; /* QUESTION_TEXTS bytes, aligned, for texts of the handover */
 };
 #define QUESTION_TEXTS 32768
