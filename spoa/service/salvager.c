@@ -24,6 +24,7 @@ enum { FATAL = sizeof fatal / sizeof *fatal };
 
 static struct salvager_options options;
 static sigjmp_buf back;
+static volatile sig_atomic_t tries; /* 1: within salvager_try */
 static uint8_t handler_stack[HANDLER_STACK];
 
 /* ---- the board ---- */
@@ -49,15 +50,21 @@ static enum salvager_state await_other(struct salvager_board *board, enum salvag
 static void on_fatal(int number)
 {
     (void)number;
+    if (!tries)
+        _exit(1);
     siglongjmp(back, 1);
 }
 
 bool salvager_try(void (*run)(void *context), void *context)
 {
-    if (sigsetjmp(back, 1) != 0)
-        return false;
-    run(context);
-    return true;
+    bool lived = sigsetjmp(back, 1) == 0;
+
+    if (lived) {
+        tries = 1;
+        run(context);
+    }
+    tries = 0;
+    return lived;
 }
 
 /* Everything the dead server has set for signals holds here, too, and must not. */

@@ -11,6 +11,7 @@
  *   FAULT_FILES=FILE  the same of descriptors: EMFILE
  *   FAULT_WATCHES=FILE the same of what epoll is to watch: ENOSPC
  *   FAULT_THREAD=HOW  who starts a thread exits, hangs or crashes instead; a program that this one executes does so no more
+ *   FAULT_CRASH=TEXT  who receives this text crashes
  *   FAULT_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
@@ -79,7 +80,11 @@ ssize_t recv(int fd, void *to, size_t len, int flags)
 {
     static ssize_t (*real)(int, void *, size_t, int);
     real = real ? real : (ssize_t(*)(int, void *, size_t, int))next("recv");
-    return real(fd, to, flags & MSG_PEEK ? len : shorter(len), flags);
+    ssize_t got = real(fd, to, flags & MSG_PEEK ? len : shorter(len), flags);
+    const char *deadly = getenv("FAULT_CRASH");
+    if (deadly && got > 0 && memmem(to, (size_t)got, deadly, strlen(deadly)))
+        raise(SIGSEGV);
+    return got;
 }
 
 ssize_t send(int fd, const void *from, size_t len, int flags)

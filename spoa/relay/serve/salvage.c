@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/serve/salvage.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
 #include "spoa/base/bytes/heap.h"
@@ -13,7 +12,7 @@
 
 struct salvage {
     struct relay_thread *const *threads;
-    size_t count;
+    size_t count, number; /* of threads; of `thread` */
     struct keeper_board *board;
     size_t files; /* descriptors that a process may have */
     struct handover_file file;
@@ -75,16 +74,25 @@ static void save(void *context)
             *owner_of(s, side) = record;
 }
 
-/* The tunnels behind a link that is damaged are lost. */
-static void save_all(struct salvage *s)
+static void find_first(void *context)
+{
+    struct salvage *s = context;
+
+    s->thread = s->threads[s->number];
+    s->next = s->thread->tunnels;
+}
+
+/* The tunnels after a link that is damaged are lost. */
+static void save_thread(struct salvage *s)
 {
     const size_t mark = heap_mark();
-    size_t left = s->files;
 
-    for (struct tunnel_seat *seat = s->thread->tunnels; seat && left; seat = s->next, left--) {
-        s->seat = seat;
+    s->next = NULL;
+    if (!salvager_try(find_first, s))
+        return;
+    for (size_t left = s->files; s->next && left; left--) {
+        s->seat = s->next;
         s->next = NULL;
-        s->fate = KEEPER_POISONED;
         if (!salvager_try(save, s))
             s->fate = KEEPER_POISONED;
         atomic_fetch_add(&s->board->fates[s->fate], 1);
@@ -92,16 +100,20 @@ static void save_all(struct salvage *s)
     }
 }
 
+static void end(void *context)
+{
+    struct salvage *s = context;
+    atomic_store(&s->board->images, handover_end(&s->file));
+}
+
 void salvage(struct relay_thread *const *threads, size_t count, struct keeper_board *board)
 {
     static struct salvage s; /* salvager_try leaves no local variable as it was */
 
-    s = (struct salvage){.threads = threads, .count = count, .board = board};
+    s = (struct salvage){.threads = threads, .count = min_size(count, SETTINGS_THREADS_MAX), .board = board};
     if (!heap_leave() || !salvager_try(begin, &s) || !s.owners)
         return;
-    for (size_t i = 0; i < count; i++) {
-        s.thread = threads[i];
-        save_all(&s);
-    }
-    atomic_store(&board->images, handover_end(&s.file));
+    for (s.number = 0; s.number < s.count; s.number++)
+        save_thread(&s);
+    (void)!salvager_try(end, &s);
 }

@@ -310,15 +310,23 @@ void tunnel_rest_leave(struct tunnel_io *io)
 }
 
 /* ---- to rest ---- */
-/* FNV-1a. Finds damage, not malice: who can write here can compute the sum, too. */
-static uint32_t sum_of(const struct tunnel_image *image)
+static uint32_t add_to_sum(uint32_t sum, uint32_t more)
+{
+    return (sum ^ more) * 16777619U;
+}
+
+/* FNV-1a, of an image and of what tells whose it is. Finds damage, not malice: who can write here can compute the sum, too. */
+static uint32_t sum_of(const struct tunnel_image *image, const struct tunnel_seat *seat)
 {
     const uint8_t *at = (const uint8_t *)image + sizeof image->sum,
                   *end = image->bytes + image->work_len + image->upgrade_len + image->kept_len;
-    uint32_t sum = 2166136261U;
+    uint32_t sum = add_to_sum(2166136261U, seat->kind);
 
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        if (seat->sockets[side].share)
+            sum = add_to_sum(sum, (uint32_t)loop_io_fd(&seat->sockets[side]));
     for (; at < end; at++)
-        sum = (sum ^ *at) * 16777619U;
+        sum = add_to_sum(sum, *at);
     return sum;
 }
 
@@ -369,7 +377,7 @@ static struct tunnel_image *write_images(struct tunnel_io *io, struct buffer *to
     if (upgrade_len)
         memcpy(images->bytes + work_len, buffer_slice(to).at, upgrade_len);
     memcpy(images->bytes + buffer_len(to), near, kept_len);
-    images->sum = sum_of(images);
+    images->sum = sum_of(images, io->seat);
     if (written && upgrade)
         give_upgrade(&io->thread->rest, upgrade, small);
     free(io->image);
@@ -494,7 +502,7 @@ bool tunnel_rest_is_sound(const struct tunnel_seat *seat, const struct relay_thr
         return false;
     if (!seat->rests)
         return seat->io->seat == seat && seat->io->thread == thread;
-    return seat->image->sum == sum_of(seat->image) && seat->image->kept_count <= KEPT_MAX;
+    return seat->image->sum == sum_of(seat->image, seat) && seat->image->kept_count <= KEPT_MAX;
 }
 
 void tunnel_visit(const struct tunnel_seat *seat, struct tunnel_visit *visit, void *head)

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
 """The relay's server is killed, or crashes: the tunnels go on in the next one, but those at which it was at work."""
 
+import contextlib
 import os
+import random
+import re
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
-from cell import AT_ONCE, SANITIZED, alive, until
+from cell import AT_ONCE, BIN, SANITIZED, alive, stop, until
 from direct import frame
+from fault_injection import FAULT_INJECTION
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers do not know the keeper's clone")
@@ -15,6 +21,26 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers do not know the ke
 @pytest.fixture
 def tunnels(cells):
     made = Tunnels(cells(config={"relay": QUICK | {"max_restarts": 50}, "routes": ROUTES}, environment={"CELLGATE_KEEPER": "on"}))
+    yield made
+    made.close()
+
+
+SCRIPT = """#!/bin/sh
+LD_PRELOAD={library} FAULT_CRASH=deadly exec {folder}/real "$@"
+"""
+
+
+@pytest.fixture
+def mortal(cells, tmp_path):
+    """A relay that crashes when it reads a certain word."""
+    folder = tmp_path / "bin"
+    shutil.copytree(BIN, folder)
+    program = folder / "cellgate-relay"
+    program.rename(folder / "real")
+    program.write_text(SCRIPT.format(library=FAULT_INJECTION, folder=folder))
+    program.chmod(0o755)
+    made = Tunnels(cells(config={"relay": QUICK | {"max_restarts": 50}, "routes": ROUTES},
+                         environment={"CELLGATE_KEEPER": "on", "CELLGATE_BIN": str(folder)}))
     yield made
     made.close()
 
@@ -64,3 +90,72 @@ def test_a_frame_that_is_cut_by_a_death_is_whole(tunnels, cut):
     assert upstream.message() == (2, word)
     assert client.message() == (2, word)
     pass_both_ways(client, upstream)
+
+
+def test_a_tunnel_whose_bytes_crash_the_server_ends_and_no_other(mortal):
+    worker = mortal.worker()
+    pairs = [mortal.open(worker) for _ in range(12)]
+    for count in (1, 2):
+        client, upstream = pairs.pop()
+        before = server(mortal)
+        upstream.say(b"deadly")
+        assert client.ended() and upstream.ended()
+        until(lambda: server(mortal) != before, AT_ONCE, "no other server is started")
+        for index, pair in enumerate(pairs):
+            pass_both_ways(*pair, b"%d %d" % (count, index))
+        assert mortal.metric('cellgate_relay_salvaged_tunnels_total{outcome="torn"}') == count
+    assert mortal.metric('cellgate_relay_server_restarts_total{cause="crashed"}') == 2
+
+
+def memory_of(pid):
+    """(from, to) of what a process has written and shares with no file."""
+    line = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p [0-9a-f]+ 00:00 0 *(\[heap\])?$")
+    found = [line.match(text) for text in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return [(int(match[1], 16), int(match[2], 16)) for match in found if match]
+
+
+def damage(pid, share, chance):
+    """Overwrites this share of the words of a process's memory that are not zero."""
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for start, end in memory_of(pid):
+            for at in range(start, min(end, start + (16 << 20)), 4096):
+                memory.seek(at)
+                page = memory.read(4096)
+                if not any(page):
+                    continue
+                for word in range(0, 4096, 8):
+                    if any(page[word:word + 8]) and chance.random() < share:
+                        memory.seek(at + word)
+                        memory.write(chance.randbytes(8))
+
+
+@pytest.mark.parametrize("share", [0, 0.0005, 0.01, 0.3])
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_memory_of_a_dead_server_confuses_no_tunnels(tunnels, share, seed):
+    """A tunnel whose memory was damaged ends. None gets another's bytes, and there is no crash loop."""
+    worker, chance = tunnels.worker(), random.Random(seed)
+    pairs = [tunnels.open(worker, route=route) for route in ("plain", "text", "exec", "ring") for _ in range(8)]
+    until(lambda: tunnels.metric("cellgate_relay_tunnels_resting") == len(pairs), AT_ONCE, "the tunnels do not rest")
+    keeper, before = tunnels.cell.pid("relay"), server(tunnels)
+    stop(keeper)
+    try:
+        os.kill(before, signal.SIGKILL)
+        until(lambda: not alive(before), AT_ONCE)
+        (salvager,) = {int(child) for child in Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()} - {before}
+        damage(salvager, share, chance)
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    until(lambda: server(tunnels) != before, AT_ONCE, "no other server is started")
+    alone = 0
+    for index, (client, upstream) in enumerate(pairs):
+        word = b"%d" % index
+        with contextlib.suppress(EOFError, OSError):
+            client.say(word)
+            got = upstream.message()
+            assert got == (2, word)
+            upstream.say(word)
+            assert client.message() == (2, word)
+            alone += 1
+    assert alone == len(pairs) or share
+    pass_both_ways(*tunnels.open(worker))
+    assert alive(keeper) and tunnels.metric("cellgate_relay_server_restarts_total") <= 5
