@@ -41,11 +41,11 @@ struct daemon_signals;
 
 /* Call-backs for signals, run on the loop. */
 struct daemon_handler {
-    void (*reload)(void *context);  /* SIGHUP */
-    void (*drain)(void *context);   /* the first SIGTERM or SIGINT */
-    void (*stop)(void *context);    /* the second */
-    void (*summary)(void *context); /* SIGUSR1 */
-    void (*hand_over)(void *context); /* SIGUSR2, of the keeper's; NULL: it is ignored */
+    void (*reload)(void *context);    /* SIGHUP */
+    void (*drain)(void *context);     /* the first SIGTERM or SIGINT */
+    void (*stop)(void *context);      /* the second */
+    void (*summary)(void *context);   /* SIGUSR1 */
+    void (*hand_over)(void *context); /* SIGUSR2, from the keeper; NULL to ignore the signal */
     void *context;
 };
 

@@ -26,15 +26,15 @@
 #include "spoa/service/keeper_exec.h"
 #include "spoa/service/notify.h"
 
-#define CHECK_TIME (10 * SECOND) /* for the new program to check the configuration */
+#define CHECK_TIME (10 * SECOND) /* longest time in which the new program checks the configuration */
 
 enum {
     DEATHS_REMEMBERED = 64,
     KEPT_MAX = KEEPER_LISTENERS_MAX + 8,
-    TAKES_MAX = 4 /* servers that may die of what was handed over to them */
+    TAKES_MAX = 4 /* largest number of servers that may die while they take over the same tunnels */
 };
 
-/* What on_ended and watch return beside an exit code. */
+/* Result of on_ended and watch, in place of an exit code. */
 enum { START_ANOTHER = -1 };
 
 struct keeper {
@@ -42,17 +42,17 @@ struct keeper {
     int signals;    /* a signalfd */
     int channel[2]; /* a pipe: the server writes, the keeper reads */
     pid_t self, server;
-    pid_t check;    /* the new program, which checks the configuration (-t); 0: it does not run */
+    pid_t check;    /* process of the new program that checks the configuration (-t), or 0 */
     bool ready;     /* some server has been ready */
-    bool stopping;  /* the service manager or an operator has asked for the end */
-    bool upgrading; /* the server has been asked to hand over */
-    bool same;      /* to the program that runs */
-    int old; /* the program before, which is executed again if no server gets ready; -1: there is none */
-    uint64_t deadline; /* when the check or the upgrade has taken too long; UINT64_MAX: none is under way */
-    struct keeper_server next; /* what the next server is told */
-    unsigned takes;            /* servers that did not get ready with what was handed over to them */
+    bool stopping;  /* the service manager or an operator has requested the end */
+    bool upgrading; /* the keeper has requested a handover from the server */
+    bool same;      /* the upgrade is a restart of the present program */
+    int old;        /* file of the previous program, which is executed again if no server gets ready, or -1 */
+    uint64_t deadline; /* latest end of the check or the upgrade, in µs; UINT64_MAX if none is under way */
+    struct keeper_server next; /* information for the next server */
+    unsigned takes;            /* number of servers that died while they took over the present tunnels */
     unsigned deaths_count;
-    uint64_t deaths[DEATHS_REMEMBERED]; /* a ring: when servers died, in µs of CLOCK_MONOTONIC */
+    uint64_t deaths[DEATHS_REMEMBERED]; /* ring of the times when servers died, in µs of CLOCK_MONOTONIC */
 };
 
 static uint64_t clock_now(void)
@@ -129,7 +129,7 @@ static _Noreturn void serve(const struct keeper *k)
 
 static pid_t clone_server(struct keeper *k)
 {
-    fflush(NULL); /* else both processes would write what is buffered */
+    fflush(NULL); /* both processes would write the buffered bytes otherwise */
     atomic_store(&k->next.board->images, -1);
     salvager_forget(&k->next.board->salvager);
     pid_t pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_FILES | SIGCHLD), NULL, NULL, NULL, 0UL);
@@ -206,7 +206,7 @@ static void sweep_closing(struct keeper *k)
 {
     DIR *open = opendir("/proc/self/fd");
 
-    if (!open) { /* without a view of its table the keeper cannot tell what is handed over */
+    if (!open) { /* the keeper cannot tell which descriptors belong to the handover, so it keeps none */
         sweep(k);
         return;
     }
@@ -290,7 +290,7 @@ static void finish_upgrade(struct keeper *k)
     struct keeper_handover h = handover_of(k, images);
 
     if (images < 0)
-        sweep(k); /* what survives execve belongs to tunnels that nobody can go on with */
+        sweep(k); /* without images, descriptors that survive execve would belong to no tunnel */
     keeper_exec(k->same, k->options->argv, &h, &why);
     refuse_upgrade(k, why.text);
     k->next.images = images;
@@ -323,8 +323,8 @@ static bool too_many(struct keeper *k)
     return within > k->options->restarts;
 }
 
-/* The server has died while it took tunnels over, before any of them went on: another one takes the same tunnels over, but those
- * that may be what has killed it. If that fails too often, the next server starts from nothing. */
+/* Handles the death of a server that was still taking over tunnels: the next server takes over the same tunnels, except for those that may
+ * have killed it. After TAKES_MAX such deaths the next server starts without tunnels. */
 static int take_again(struct keeper *k)
 {
     struct keeper_server *next = &k->next;
@@ -374,7 +374,8 @@ static bool await_salvager(const struct keeper *k, pid_t salvager)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* The server has died at its work: saves its tunnels, and closes all else that it had. Writes into `more` what has become of them. */
+/* Handles the death of a server that served: saves its tunnels, and closes its other descriptors. Writes the tunnels' fates into `more`, for
+ * the log. */
 static void salvage(struct keeper *k, char *more, size_t size)
 {
     struct keeper_server *next = &k->next;
@@ -406,11 +407,11 @@ static int on_ended(struct keeper *k, int status)
     char more[128];
 
     if (exited || !k->ready || k->stopping || k->next.images >= 0)
-        salvager_end(&k->next.board->salvager); /* there is nothing to be salvaged */
+        salvager_end(&k->next.board->salvager); /* this server has left no tunnels to salvage */
 
     if (exited && exit_code == KEEPER_HANDED_OVER && k->upgrading) {
         if (k->stopping)
-            return DAEMON_OK; /* the end was asked for meanwhile: the next program would not know of it */
+            return DAEMON_OK; /* the end was requested meanwhile, which the next program could not know */
         finish_upgrade(k);
         return START_ANOTHER;
     }
@@ -476,7 +477,8 @@ static void on_ready(struct keeper *k)
         say(k, "info", "upgraded", "");
     }
     if (k->next.images >= 0) {
-        close(k->next.images); /* for the server, too, which has read it */
+        close(
+            k->next.images); /* closes it for the server, too, which shares the table and has read the file */
         keeper_exec_close_all();
     }
     k->next.images = -1;
@@ -506,7 +508,7 @@ static void hear(struct keeper *k)
     }
 }
 
-/* How long to wait for an event, in ms; -1: without an end. */
+/* Returns the longest time to wait for an event, in ms; -1 for no limit. */
 static int wait_time(const struct keeper *k)
 {
     uint64_t now = clock_now();
@@ -516,7 +518,7 @@ static int wait_time(const struct keeper *k)
     return k->deadline <= now ? 0 : (int)((k->deadline - now) / 1000 + 1);
 }
 
-/* What has a deadline takes too long. */
+/* Handles the deadline: ends a check, or an upgrade, that has taken too long. */
 static void on_late(struct keeper *k)
 {
     k->deadline = UINT64_MAX;
@@ -524,7 +526,7 @@ static void on_late(struct keeper *k)
         end_check(k);
         refuse_upgrade(k, "the new program takes too long to check the configuration (-t)");
     } else {
-        (void)kill(k->server, SIGKILL); /* its end is handled as a death */
+        (void)kill(k->server, SIGKILL); /* on_ended handles this like any death */
     }
 }
 

@@ -26,62 +26,64 @@
 #include "spoa/service/keeper_exec.h"
 #include "spoa/service/salvager.h"
 
-/* What a server tells its keeper, one byte each, through keeper_server.channel. */
+/* Messages of a server to its keeper, one byte each, through keeper_server.channel. */
 enum keeper_word {
     KEEPER_READY = 'r',
     KEEPER_RELOADING = 'l',
     KEEPER_RELOADED = 'R',
     KEEPER_STOPPING = 's',
     KEEPER_UPGRADE = 'u', /* an operator asks for an upgrade */
-    KEEPER_SAME = 'U',    /* the same, to the program that runs: it applies what is read at the start alone */
+    KEEPER_SAME =
+        'U', /* an operator asks to restart the present program, with the settings that a reload cannot change */
 };
 
 /* The exit code of a server that has handed over. */
 enum { KEEPER_HANDED_OVER = 75 };
 
-/* What becomes of the tunnels of a server that has died (salvager.h). */
+/* The fate of a tunnel whose server has died (salvager.h). */
 enum keeper_fate {
-    KEEPER_SAVED,    /* the next server goes on with them */
-    KEEPER_TORN,     /* the server was at work at them */
-    KEEPER_POISONED, /* their memory was damaged */
-    KEEPER_ENDING,   /* their clients had no answer yet, or they were closing */
+    KEEPER_SAVED,    /* the next server continues the tunnel */
+    KEEPER_TORN,     /* the server died while it handled an event of the tunnel */
+    KEEPER_POISONED, /* the tunnel's memory was damaged */
+    KEEPER_ENDING,   /* the tunnel's client had no answer yet, or the tunnel was closing */
     KEEPER_FATES,
 };
 
 enum { KEEPER_THREADS_MAX = 64, KEEPER_LEFT_OUT_MAX = 256 };
 
-/* Memory that keeper and server share. The keeper believes nothing of it. */
+/* Memory that keeper and server share. The keeper does not trust it. The comments name the process that writes a field. */
 struct keeper_board {
-    _Atomic int images;       /* by the server: its memory file, when it hands over; -1: it has none */
-    _Atomic unsigned refused; /* by the keeper: the number of upgrades that were asked for and not begun */
+    _Atomic int images; /* server: descriptor of its memory file when it hands over, or -1 */
+    _Atomic unsigned
+        refused; /* keeper: number of upgrades that an operator requested and that did not begin */
     struct salvager_board salvager;
     _Atomic unsigned
-        fates[KEEPER_FATES]; /* by the salvager: of the tunnels of the server that has died last */
-    /* by a server that takes tunnels over: for each of its threads the number of the record that it reads, plus one; 0: none */
+        fates[KEEPER_FATES]; /* salvager: number of tunnels with each fate, of the last server that died */
+    /* server that takes tunnels over: per thread, 1 + the number of the record that the thread reads, or 0 */
     _Atomic unsigned reads[KEEPER_THREADS_MAX];
-    char why[256]; /* by the keeper: why the last upgrade was not done; empty: there was none */
+    char why[256]; /* keeper: reason why the last upgrade failed; empty if none did */
 };
 
-/* What a server knows of its keeper. */
+/* The keeper's information for a server. */
 struct keeper_server {
-    int channel; /* write end of a pipe: enum keeper_word */
-    int images;  /* what the server before has handed over; -1: nothing */
+    int channel; /* write end of a pipe for enum keeper_word */
+    int images;  /* memory file with the tunnels of the previous server, or -1 */
     struct keeper_board *board;
     pid_t keeper;
     unsigned left_out[KEEPER_LEFT_OUT_MAX]; /* records of `images` that servers have died of */
     size_t left_out_count;
-    unsigned fates[KEEPER_FATES];       /* of the tunnels of all servers that have died before this one */
-    unsigned deaths[KEEPER_CAUSES];     /* the number of servers that have died before this one */
+    unsigned fates[KEEPER_FATES];   /* number of tunnels with each fate, of all earlier servers that died */
+    unsigned deaths[KEEPER_CAUSES]; /* the number of servers that have died before this one */
     unsigned upgrades[KEEPER_OUTCOMES]; /* the number of upgrades before this server */
 };
 
 struct keeper_options {
-    const char *name;     /* of the daemon, for messages */
-    char *const *argv;    /* the program's arguments */
-    const char *pid_file; /* gets the server's process id, each time; NULL: none */
-    unsigned restarts;    /* how many servers may die within a minute before the keeper gives up */
-    uint64_t patience;    /* how long an upgrade may take, in µs */
-    /* Listening sockets, which every server gets, and what the program before has handed over. */
+    const char *name;     /* name of the daemon, for messages */
+    char *const *argv;    /* arguments of the program */
+    const char *pid_file; /* file that always has the present server's process id, or NULL */
+    unsigned restarts;    /* number of servers that may die within a minute before the keeper gives up */
+    uint64_t patience;    /* longest time for an upgrade, in µs */
+    /* Listening sockets, which every server gets, and the handover of the previous program. */
     const struct keeper_handover *handover;
     /* The server's work, on a thread of its own; returns the exit code. An exit code but KEEPER_HANDED_OVER ends the keeper, too. */
     int (*serve)(void *context, const struct keeper_server *server);
@@ -93,7 +95,7 @@ struct keeper_options {
  * clone: then the daemon does its work in its own process. */
 int keeper_run(const struct keeper_options *options, struct fail *why) __attribute__((warn_unused_result));
 
-/* On the server's side: tells the keeper, which tells the service manager. */
+/* Sends a message from the server to the keeper, which informs the service manager. */
 void keeper_tell(const struct keeper_server *server, enum keeper_word word);
 
 #endif

@@ -25,7 +25,7 @@
 /* In memory that the keeper shares with both. */
 struct salvager_board {
     _Atomic unsigned state; /* a futex: enum salvager_state */
-    _Atomic pid_t pid;      /* 0: there is none. The keeper sees to it that the process is its child */
+    _Atomic pid_t pid;      /* process id, or 0; the keeper checks that the process is its child */
 };
 
 enum salvager_state { SALVAGER_NONE, SALVAGER_SLEEPS, SALVAGER_FAILED, SALVAGER_WORKS };
