@@ -17,7 +17,7 @@ struct handshake {
     struct relay_thread *thread;
     struct handshake *next, **link;
     struct stream stream;
-    size_t held; /* as the limits know it */
+    size_t held; /* bytes of memory that the limits know */
     struct http_reader reader;
 };
 
@@ -69,8 +69,8 @@ static void on_upgrade(struct handshake *a, const struct http_head *head)
     free(upgrade);
 }
 
-/* HAProxy asks whether there is somebody: what it hands over it marks as such, whatever the client asked for. One that
- * drains is not, so that it asks another relay, if it has one. */
+/* Returns true for a health check of HAProxy. A client cannot forge one: HAProxy adds the handover's field to each request that it hands
+ * over, whatever its target. A relay that drains fails the check, so that HAProxy uses another relay. */
 static bool is_health_check(const struct http_head *head)
 {
     return slice_is(head->target, "/healthz") && http_count(head, HANDOVER_HEADER) == 0;
@@ -142,7 +142,7 @@ void handshake_begin(struct relay_thread *thread, int fd)
 {
     struct handshake *a = calloc(1, sizeof *a);
 
-    /* HAProxy says at once what it wants: who is still waited for among so many is not HAProxy, or has hung */
+    /* HAProxy sends its request at once, so the oldest of many silent connections is not HAProxy's, or hangs. */
     if (thread->handshakes_count >= HANDSHAKES_MOST) {
         metrics_add(thread->shard, METRIC_CUT_SHORT, METRIC_INDEX(CUT_HANDSHAKE), 1);
         close(leave(thread->handshakes));

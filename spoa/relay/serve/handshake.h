@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * handshake: a connection from HAProxy until its upgrade's head is there and was judged. What comes of it is a
- * tunnel, or an error in JSON.
+ * handshake: a connection from HAProxy until the head of its request has arrived and was judged. The connection then becomes a tunnel, a mux
+ * socket or an egress connection, or gets an error in JSON.
  */
 #ifndef CELLGATE_RELAY_SERVE_HANDSHAKE_H
 #define CELLGATE_RELAY_SERVE_HANDSHAKE_H
 
 #include "spoa/relay/thread/relay_thread.h"
 
-#define HANDSHAKES_MOST 1024 /* of a thread; one more, and the oldest is closed */
+#define HANDSHAKES_MOST 1024 /* largest number per thread; a further one closes the oldest */
 
-/* Takes over fd. */
+/* Begins a handshake, and takes ownership of `fd`. */
 void handshake_begin(struct relay_thread *thread, int fd);
-/* Closes all of a thread. */
+/* Closes all handshakes of a thread. */
 void handshakes_end(struct relay_thread *thread);
 
 #endif

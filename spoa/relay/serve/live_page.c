@@ -70,7 +70,7 @@ const char live_style[] =
     "ound:none;border:0;padding:0;cursor:pointer}\n"
     ".scroll{overflow-x:auto}\n";
 
-/* What others have named goes into the page as text alone. */
+/* Security: names that clients and sandboxes have chosen are put into the page as text only, never as HTML. */
 const char live_script[] =
     "'use strict';\n"
     "const at=id=>document.getElementById(id);\n"

@@ -23,7 +23,7 @@ static const struct daemon_program program = {
 };
 
 struct process {
-    const struct keeper_server *keeper; /* NULL: the process has none */
+    const struct keeper_server *keeper; /* NULL without a keeper */
     enum seccomp_mode seccomp;
     bool hands_over;
     struct loop *loop;
@@ -108,7 +108,7 @@ static void on_salvage(void *context)
         relay_salvage(p->relay);
 }
 
-/* Without a salvager a death closes the tunnels, which is said and is no reason not to work. */
+/* Starts the salvager. A failure is only logged: without a salvager the relay works, but its tunnels are lost if its process dies. */
 static void begin_salvager(struct process *p)
 {
     struct fail why;
@@ -179,7 +179,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
     p->relay = relay_start(&options, settings, why);
     if (!p->relay || !confine(p->seccomp, why))
         return false;
-    relay_serve(p->relay); /* what another process has written is read by one that is confined */
+    relay_serve(p->relay); /* after `confine`, because this reads the file of another process */
     return true;
 }
 
@@ -196,7 +196,7 @@ static void finish(struct process *p)
 
 struct job {
     const struct daemon_arguments *arguments;
-    struct settings *settings; /* as the file was when the program started */
+    struct settings *settings; /* content of the file when the program started */
 };
 
 /* Returns the settings that a server starts with: those of the file now, because a reload may have changed them since the keeper

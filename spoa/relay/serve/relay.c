@@ -39,12 +39,12 @@ struct relay {
     struct limits *limits;
     struct relay_metrics *metrics;
     struct mux_sessions *mux_sessions;
-    struct metrics_shard *shard; /* of what concerns all threads */
+    struct metrics_shard *shard; /* metrics that belong to no single thread */
     int listener;
     size_t threads_count;
     struct relay_thread *threads[SETTINGS_THREADS_MAX];
     bool draining;
-    uint64_t emptied; /* when it had no tunnel any more; 0: it has, or does not drain */
+    uint64_t emptied; /* time when the last tunnel of a draining relay ended, in µs; 0 before that */
     struct loop_timer sampling, drained, rounds;
     struct sample samples[SAMPLES]; /* a ring */
     size_t sampled;
@@ -78,7 +78,7 @@ static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct
     return true;
 }
 
-/* As it was said, or a part of all: nobody alone takes every place. */
+/* Returns a limit as configured, or if it is -1, a fraction of all tunnels, so that no single owner can take every slot. */
 static uint64_t part_of(int64_t said, uint64_t tunnels, uint64_t part)
 {
     return said >= 0 ? (uint64_t)said : tunnels > part ? tunnels / part : 1;
@@ -104,8 +104,8 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
         .memory = (uint64_t)s->memory};
 }
 
-/* Questions are two of each tunnel, and of each that has just ended its watch, until the agent has heard of that: as many
- * as tunnels can come and go, however few there may be at a time. */
+/* Starts the threads. The number of questions to the agent is not derived from the number of tunnels: each tunnel has up to two, and one
+ * that has ended has its subscription until the agent knows, so tunnels that come and go quickly have more. */
 static bool start_threads(struct relay *r, const struct settings *settings, struct fail *why)
 {
     struct relay_thread_settings thread_settings;
@@ -132,7 +132,7 @@ static bool start_threads(struct relay *r, const struct settings *settings, stru
     return true;
 }
 
-/* What a scrape shows of the configuration in force. */
+/* Sets the metrics that show the present configuration. */
 static void note_settings(struct relay *r, const struct limits_settings *limits)
 {
     metrics_set(r->shard, METRIC_TUNNELS_MOST, METRIC_PLAIN, (int64_t)limits->tunnels);
@@ -322,7 +322,7 @@ static void add_lingering(struct relay_thread *thread, void *context)
     *(size_t *)context += thread->lingering.count;
 }
 
-/* What the last tunnels have left to send. Who comes now and is refused is not waited for. */
+/* Returns true while connections of the last tunnels still have unsent output. Clients that arrive now and are refused do not count. */
 static bool is_lingering(struct relay *r)
 {
     uint64_t now = loop_clock();

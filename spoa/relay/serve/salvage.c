@@ -16,9 +16,9 @@ struct salvage {
     struct keeper_board *board;
     size_t files; /* descriptors that a process may have */
     struct handover_file file;
-    uint64_t *owners; /* for each descriptor: the record that names it; 0: none */
+    uint64_t *owners; /* per descriptor, the offset of the record that names it, or 0 */
     const struct relay_thread *thread;
-    struct tunnel_seat *seat; /* which is looked at; `next` follows it */
+    struct tunnel_seat *seat; /* present tunnel, and `next` the one after it in the list */
     struct tunnel_seat *next;
     enum keeper_fate fate;
 };
@@ -42,7 +42,7 @@ static uint64_t *owner_of(struct salvage *s, enum side side)
     return fd >= 0 && (size_t)fd < s->files ? &s->owners[fd] : NULL;
 }
 
-/* A descriptor of two tunnels means that one of them is damaged, and nobody knows which: neither goes on. */
+/* Returns true if another tunnel has the same descriptor. Then one of the two is damaged, but it is not known which: neither is saved. */
 static bool is_shared(struct salvage *s)
 {
     bool shared = false;
@@ -82,7 +82,7 @@ static void find_first(void *context)
     s->next = s->thread->tunnels;
 }
 
-/* The tunnels after a link that is damaged are lost. */
+/* Saves the tunnels of a thread. After a damaged link of the list, the remaining tunnels are lost. */
 static void save_thread(struct salvage *s)
 {
     const size_t mark = heap_mark();

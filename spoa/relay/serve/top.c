@@ -12,7 +12,7 @@ enum { DESCRIBED_MOST = 8192, ENDS_SHOWN = TOP_ENDS, GAPS_MOST = 32 };
 
 struct row {
     uint64_t key;
-    const struct tunnel_seat *io; /* of the thread that is at work; NULL: it is described */
+    const struct tunnel_seat *io; /* tunnel of the thread that is being read; NULL once `text` describes it */
     struct buffer text;
 };
 
@@ -66,7 +66,7 @@ bool top_question(struct top_question *q, struct slice sort, struct slice rows, 
            (!slice_present(rows) || read_rows(rows, &q->rows, why));
 }
 
-/* As a form writes it: %41 and + . What is no escape stands for itself. */
+/* Decodes the escapes of an HTML form: %41 for a byte, + for a space. A '%' without two hexadecimal digits stays. */
 static struct slice unescape(struct slice text, uint8_t *memory, size_t room)
 {
     size_t len = 0;
@@ -350,7 +350,7 @@ static bool write_redials(struct metrics *metrics, struct buffer *to)
     return good && json_write(to, "}");
 }
 
-/* Those that there were. */
+/* Writes an object with the counters that are not 0. */
 static bool write_sums(const char *name, const char *const *values,
                        int64_t (*sum)(struct relay_metrics *m, unsigned i), struct relay_metrics *metrics,
                        struct buffer *to)
