@@ -11,8 +11,8 @@
 
 struct recheck_io {
     struct tunnel_io *io;
-    struct dial *dial;    /* NULL: it has been made */
-    struct stream stream; /* then */
+    struct dial *dial;    /* dial under way; NULL once the connection is open */
+    struct stream stream; /* the open connection */
 };
 
 void recheck_io_end(struct tunnel_io *io)
@@ -30,7 +30,7 @@ void recheck_io_end(struct tunnel_io *io)
         free(r);
 }
 
-/* ---- what it receives ---- */
+/* ---- input ---- */
 
 /* Hands bytes to the tunnel, which may end the connection. Returns the number of bytes that it has handled. */
 static size_t give(struct tunnel_io *io, struct slice bytes, unsigned frames)
@@ -38,7 +38,8 @@ static size_t give(struct tunnel_io *io, struct slice bytes, unsigned frames)
     return tunnel_recheck_bytes(&io->tunnel, bytes, frames, loop_clock());
 }
 
-/* A worker chooses how many frames a snapshot has: what is beyond the budget of one event waits for the tunnel's next turn. */
+/* Hands input to the tunnel, with a limited number of frames per event, because the worker chooses the size of its frames. The rest waits
+ * for the next turn. */
 static void on_input(void *owner)
 {
     struct recheck_io *r = owner;
@@ -99,7 +100,7 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
         over(io);
     } else {
         open_stream(r);
-        /* What came with the head is little. The tunnel may command its end, which tunnel_io_update carries out. */
+        /* Few bytes arrive together with the head, so they need no limit. The tunnel may command its end, which tunnel_io_update carries out. */
         give(io, dial_rest(dial), UINT_MAX);
         dial_free(dial);
         r->dial = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A tunnel and the agent: what it asks, what it watches, and its turn when many move at once. */
+/* tunnel_agent: the tunnel's questions and subscription at the agent, and its turn when many tunnels move at once. */
 #include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,12 +35,12 @@ static int32_t idle_seconds(const struct tunnel *t)
 {
     uint64_t idle = (loop_clock() - t->forward.used) / SECOND;
 
-    if (t->outside) /* going out keeps no sandbox awake */
+    if (t->outside) /* an egress tunnel does not keep its sandbox awake */
         return -1;
     return idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
 }
 
-/* The agent may have come back, and asks for all tunnels at once: those that rest go on resting. */
+/* Fills in the tunnel's question. Does not wake the tunnel, because after a restart of the agent all tunnels are asked at once. */
 static void say(void *owner, bool watch, struct question_text *to)
 {
     static_assert(QUESTION_TEXTS >= TUNNEL_HEAD_MAX, "an upgrade is read there");
@@ -60,8 +60,8 @@ static void say(void *owner, bool watch, struct question_text *to)
     to->addr = target_known(target) ? target->addr : (struct address){.family = 4};
 }
 
-/* ---- its turn to move ---- */
-/* False: it waits for it. */
+/* ---- the turn to move ---- */
+/* Returns false if the tunnel must wait for its turn. */
 static bool begin_move(struct tunnel_io *io, const struct answer *answer)
 {
     if (!io->moving)
@@ -82,7 +82,7 @@ void tunnel_agent_end_move(struct tunnel_io *io)
         moves_end(&io->thread->moves);
 }
 
-/* ---- what it is told ---- */
+/* ---- answers ---- */
 static void take_answer(struct tunnel_io *io, bool watch, const struct answer *answer)
 {
     tunnel_answered(&io->tunnel, answer, watch, loop_clock());
@@ -91,7 +91,7 @@ static void take_answer(struct tunnel_io *io, bool watch, const struct answer *a
         tunnel_agent_end_move(io);
 }
 
-/* ---- what the directory adds to its ticket ---- */
+/* ---- the directory's additions to the ticket ---- */
 static struct handover handover_with(struct handover h, const struct answer *answer)
 {
     h.ticket = answer->ticket;
@@ -128,7 +128,7 @@ static void settle(struct tunnel_io *io, struct answer *answer)
     answer->ticket = answer->org = slice_text(NULL); /* the answer may be kept for longer than its frame */
 }
 
-/* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
+/* Handles an answer. If the answer changes while the tunnel waits for its turn, the tunnel begins to wait again with the new answer. */
 static void hear(struct tunnel_io *io, bool watch, const struct answer *told)
 {
     struct answer known = *told, *answer = &known;
@@ -154,7 +154,8 @@ static void on_answered(void *owner, bool watch, const struct answer *told)
 
 const struct question_user tunnel_agent_user = {.say = say, .answered = on_answered};
 
-/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. It is looked at only. */
+/* Connects to the next worker ahead, for a tunnel that will leave its worker. A tunnel that overlaps both workers needs no such
+ * connection. The tunnel is not woken. */
 static int connect_ahead(void *owner, const struct answer *answer)
 {
     struct tunnel_visit visit;

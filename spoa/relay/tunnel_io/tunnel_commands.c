@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a tunnel commands (command.h), carried out. */
+/* tunnel_commands: carries out the commands of a tunnel (command.h). */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 /* ---- to dial ---- */
 static void on_dialled(void *owner, enum dial_outcome outcome);
 
-/* The folder of worker_sockets that the target's socket is in; NULL: none. */
+/* Returns the folder of worker_sockets that has the target's socket, or NULL. */
 static const char *socket_folder(const struct relay_thread_settings *settings, const struct target *target)
 {
     for (size_t i = 0; i < NET_FOLDERS_MAX && settings->socket_folders[i][0]; i++)
@@ -20,7 +20,8 @@ static const char *socket_folder(const struct relay_thread_settings *settings, c
     return NULL;
 }
 
-/* Of a destination outside the agent has checked the address by the sandbox's rules. */
+/* Returns true if the relay may dial the target: a worker in the configured networks or folders, or an outside destination, whose address
+ * the agent has checked by the sandbox's rules. */
 static bool is_allowed(const struct relay_thread_settings *settings, const struct target *target,
                        bool outside)
 {
@@ -35,7 +36,7 @@ static const struct net_address *worker_tls(const struct tunnel_io *io)
     return io->tunnel.outside ? &io->thread->settings.egress_out : &io->thread->settings.worker_tls;
 }
 
-/* What dials of a tunnel have in common. The tunnel's upgrade must be there. */
+/* Returns the options that all dials of a tunnel share. The tunnel's upgrade must be in memory (tunnel_rest_upgrade). */
 static struct dial_options dial_options(struct tunnel_io *io, const struct target *to)
 {
     const struct relay_thread_settings *settings = &io->thread->settings;
@@ -79,7 +80,7 @@ struct dial *tunnel_dial_beside(struct tunnel_io *io, const struct target *to, t
     return dial_new(&options);
 }
 
-/* False: *why not. */
+/* Returns false, and sets *why, if the dial cannot begin. */
 static bool begin_dial(struct tunnel_io *io, const struct target *target, struct slice probe,
                        enum dial_outcome *why)
 {
@@ -203,7 +204,7 @@ static void part(struct tunnel_io *io, struct command *command)
 
     tunnel_read_forget(io, command->side);
     buffer_consume(&rest->frames, rest->sent);
-    /* others wait for this memory: they do not wait for who does not take it */
+    /* An evicted tunnel keeps little output for a slow peer, because others wait for its memory. */
     if (io->gives_way && rest->frames.size > TUNNEL_LEFT_MOST) {
         tunnel_stats_unconfirmed(&io->stats, command->bytes);
         send_queue_free(rest);
@@ -215,7 +216,7 @@ static void part(struct tunnel_io *io, struct command *command)
 }
 
 /* ---- to answer the client ---- */
-/* The socket is new: it has room for a head, or it is broken. */
+/* Sends a head at once. A new socket has room for it, so a failure means that the connection is broken. */
 static bool send_head(int fd, struct slice head)
 {
     for (ssize_t sent; head.len; head = slice_from(head, (size_t)sent))
@@ -306,7 +307,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
     }
 }
 
-/* Behind every event of the tunnel; what is carried out may be the next one. */
+/* Call after every event of the tunnel. A command's execution may be another event, and add commands. */
 void tunnel_io_obey(struct tunnel_io *io)
 {
     assert(tunnel_is_at_work(io->seat));

@@ -10,9 +10,9 @@
 
 enum { VERSION = 1, PART_MAX = 1 << 30 };
 
-/* What a record has. The tunnel and its request are images of their own, with versions of their own. */
+/* The content of a record. The tunnel and its request are separate images, each with its own version. */
 struct tunnel_record {
-    uint32_t client, worker; /* descriptors plus one; 0: there is none */
+    uint32_t client, worker; /* 1 + descriptor, or 0 for none */
     struct buffer upgrade, tunnel;
     struct buffer left[2]; /* bytes of each side that were read, and wait for their turn */
 };
@@ -114,7 +114,7 @@ static void open_socket(struct tunnel_seat *seat, enum side side, uint32_t *desc
     *descriptor = 0;
 }
 
-/* Makes the tunnel, and takes over what it uses of the record. */
+/* Makes the tunnel of a record. The memory that the tunnel keeps moves out of *record. */
 static bool make(struct relay_thread *thread, struct tunnel_record *record)
 {
     struct upgrade_kept *kept = load_upgrade(thread, buffer_slice(&record->upgrade));
@@ -143,7 +143,7 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
         open_socket(seat, side, side == CLIENT ? &record->client : &record->worker);
     }
     if (!tunnel_load(&io->tunnel, &opening, buffer_slice(&record->tunnel), loop_clock())) {
-        io->accepted = false; /* it was not counted */
+        io->accepted = false; /* the metrics have not counted the tunnel, so its end must not count */
         tunnel_io_cut(seat);
         tunnel_work_end(seat);
         return false;
@@ -172,7 +172,7 @@ bool tunnel_take_over(struct relay_thread *thread, struct slice bytes, int fds[2
     fds[WORKER] = read ? (int)record.worker - 1 : -1;
     bool good = read && record.client > STDERR_FILENO + 1 && fcntl(fds[CLIENT], F_GETFD) >= 0 &&
                 make(thread, &record);
-    close_socket(record.client); /* what became the tunnel's is no longer in the record */
+    close_socket(record.client); /* memory that the tunnel has taken is no longer in the record */
     close_socket(record.worker);
     buffer_free(&record.upgrade);
     buffer_free(&record.tunnel);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a tunnel asks of its surroundings (struct tunnel_host): to send, to look into its pipe, and whether it may hold more. */
+/* tunnel_host: the functions of struct tunnel_host: sending, reading from the pipe, and the limits of memory. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -12,7 +12,7 @@ static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
     struct iovec parts[LEG_RUNS];
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
 
-    /* most of what is sent is one run, and sendmsg copies its header and parts into the kernel first */
+    /* A single run is the usual case, and send is faster: sendmsg first copies its header and parts into the kernel. */
     if (count == 1)
         return send(fd, runs->at, runs->len, MSG_NOSIGNAL | MSG_DONTWAIT);
     for (size_t i = 0; i < count; i++)

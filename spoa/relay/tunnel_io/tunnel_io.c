@@ -11,8 +11,8 @@
 #include "spoa/relay/tunnel_io/recheck_io.h"
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
-#define EARLY_LEAST 4096   /* of them, however short memory is */
-#define STOOD_STILL SECOND /* that a timer is late then */
+#define EARLY_LEAST 4096   /* bytes of early input that are read however short memory is */
+#define STOOD_STILL SECOND /* delay of a timer that means that the machine was stopped */
 #define PATIENCE    SECOND
 
 /* ---- reading ---- */
@@ -27,7 +27,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
     if ((events & LOOP_READ) && io->seat->sockets[side].share && io->tunnel.forward.legs[side].reading) {
         ssize_t got = tunnel_read_some(io, side, &done);
         if (got == 0)
-            /* behind an error that send() has reported there is an end, too */
+            /* The end of input after an error of send() is a reset, too. */
             tunnel_lost(&io->tunnel, side, io->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
         else if (got < 0 && !tunnel_read_nothing(got))
             tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
@@ -77,7 +77,7 @@ static void fetch(const void *at, size_t from, size_t to)
         __builtin_prefetch((const uint8_t *)at + i);
 }
 
-/* What most messages need of it. */
+/* Prefetches the memory that most messages need. */
 void tunnel_io_soon(const struct loop_io *io)
 {
     if (io->ready != tunnel_io_client_ready && io->ready != tunnel_io_worker_ready)
@@ -88,7 +88,7 @@ void tunnel_io_soon(const struct loop_io *io)
         return;
     }
     size_t size = seat->thread->rest.kinds[seat->kind].works.size;
-    if (size > sizeof(struct tunnel_io)) { /* its adapter looks at all that comes */
+    if (size > sizeof(struct tunnel_io)) { /* an adapter with state reads all input */
         fetch(seat->io, 0, size);
         return;
     }
@@ -153,8 +153,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Moved only when it would be too late: traffic puts off most of what is due, and it is then looked at for nothing, which is
- * cheaper than to move it for every message. */
+/* Sets the tunnel's deadline, but only to an earlier time: traffic postpones most deadlines, and a needless look at the old time is cheaper
+ * than a change for every message. */
 static void set_time(struct tunnel_io *io)
 {
     uint64_t due = tunnel_due(&io->tunnel);
@@ -166,7 +166,7 @@ static void set_time(struct tunnel_io *io)
     if (tunnel_times_at(io->seat) <= due)
         return;
     uint64_t now = loop_clock();
-    tunnel_times_set(io->seat, due > now ? due : now); /* what is over already is not late for that */
+    tunnel_times_set(io->seat, due > now ? due : now); /* a time in the past would make the timer look late */
 }
 
 static void release(void *context)
@@ -224,8 +224,8 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     tunnel_work_end(seat);
 }
 
-/* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
- * worker's as slowly as its client takes them. Nobody waits for a worker that does not take those of a client. */
+/* Handles a side to which sending has failed. Its last input, such as a Close, is read first: a worker's as fast as the client takes it. The
+ * tunnel does not wait for a worker that takes no more input of a client. */
 static void lose_broken(struct tunnel_io *io, enum side side)
 {
     const struct tunnel *t = &io->tunnel;
@@ -264,7 +264,8 @@ void tunnel_io_update(struct tunnel_io *io)
     set_time(io);
 }
 
-/* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
+/* Reads pending input before a peer is judged by its silence: libev reports timers before descriptors, so input that arrived in time may not
+ * have been read yet. */
 static void look_again(struct tunnel_io *io)
 {
     if (loop_clock() < tunnel_judges_at(&io->tunnel))
@@ -278,8 +279,8 @@ static void on_due(struct tunnel_io *io, uint64_t then)
 {
     uint64_t now = loop_clock();
 
-    /* With the machine all others may have stood still, too: silent peers get a moment to say what they would have said. A tunnel
-     * ends with its token all the same, however late this thread is: otherwise who makes the thread late could stay. */
+    /* If the machine was stopped, peers on it were, too, so silent peers get a moment. A token's expiry is not postponed: otherwise a client
+     * could stay by making this thread late. */
     if (now > then + STOOD_STILL)
         io->patient_until = now + PATIENCE;
     tunnel_end_expired(&io->tunnel, now);
@@ -300,7 +301,7 @@ void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
     tunnel_work_end(seat);
 }
 
-/* ---- for the outside ---- */
+/* ---- the beginning and the end ---- */
 static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct handover *h)
 {
     struct relay_thread *thread = seat->thread;
@@ -308,7 +309,7 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
 
     io->entered = true;
     io->left[CLIENT] = io->left[WORKER] =
-        buffer_with_limit(BUFFER_LIMIT_MAX); /* one read, or what was moved */
+        buffer_with_limit(BUFFER_LIMIT_MAX); /* bounded by one read, or by one splice */
     seat->share = time_shares_take(&thread->shares, &owner);
     io->stats = (struct tunnel_stats){.use = limits_use_begin(thread->limits, &owner),
                                       .id = ++thread->next_id,
@@ -360,7 +361,7 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
     return seat;
 }
 
-/* The agent says so too, but no sooner than the watch comes back. */
+/* The relay keeps this time itself, because the agent only reports an expiry when the subscription's answer is due. */
 uint64_t tunnel_io_expiry(const struct handover *h)
 {
     const int64_t years = (int64_t)100 * 365 * 86400;

@@ -37,7 +37,7 @@ enum replay_permit {
 /* The image of a tunnel at rest (spoa/base/bytes/image.h), in one piece of memory. Heap memory that the work owns stays in place. */
 struct tunnel_image {
     uint32_t
-        sum; /* of all that follows: another process reads it after the death of this one (tunnel_salvage) */
+        sum; /* checksum of all that follows, for a process that reads the image after the death of this one (tunnel_salvage) */
     uint16_t work_len;
     uint16_t upgrade_len; /* 0 if the upgrade is too long to be packed, and stays in place, too */
     uint16_t kept_len;    /* bytes of the packed pointers */
@@ -143,8 +143,8 @@ void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
 void tunnel_rest_stir(struct tunnel_io *io);
 /* Removes a tunnel that has ended from that list. */
 void tunnel_rest_leave(struct tunnel_io *io);
-/* Gives the memory of a tunnel's work to the next one that wakes. The tunnel was handed over and is not used any more: what it owns
- * elsewhere ends with the process. */
+/* Releases the work of a tunnel that was handed over, for the next tunnel that wakes. The other memory of the tunnel ends with the
+ * process. */
 void tunnel_rest_abandon(struct tunnel_seat *seat);
 /* Frees the upgrade of a tunnel that has ended. */
 void tunnel_rest_free_upgrade(struct tunnel_io *io);

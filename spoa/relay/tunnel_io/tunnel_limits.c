@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A tunnel and the limits (limits.h): for whom it counts, what it may hold, when it may collect a replay, and when it gives way. */
+/* tunnel_limits: applies the limits (limits.h) to a tunnel: its owner, its memory, its permit to collect a replay, and its eviction. */
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
-#define REPLAY_QUIET 8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
+#define REPLAY_QUIET 8 /* a replay that is silent for dial_timeout / REPLAY_QUIET loses its permit */
 
 /* ---- to count ---- */
 struct limits_owner tunnel_limits_owner(const struct handover *h)
@@ -42,7 +42,7 @@ bool tunnel_limits_enter(struct relay_thread *thread, const struct handover *h, 
     return has_entered(thread, h, &owner, limits_enter(thread->limits, &owner));
 }
 
-/* One that dials keeps the share that it has: the dial is in it. */
+/* Moves the tunnel to the time share of another owner, unless it has a dial, whose socket uses the present share. */
 static void change_share(struct tunnel_io *io, const struct limits_owner *owner)
 {
     struct tunnel_seat *seat = io->seat;
@@ -93,7 +93,8 @@ bool tunnel_limits_may_hold(struct tunnel_io *io)
     return tunnel_limits_room(io, false, 0) > 0;
 }
 
-/* Also one that is closing: its client may take what is left for as long as `stall`. */
+/* Returns true if evicting the tunnel would free memory. A closing tunnel counts, because a slow client may take its output for as long as
+ * `stall`. */
 static bool may_give_way(const struct tunnel_stats *s)
 {
     return tunnel_is_open(s->tunnel) ||
@@ -120,7 +121,7 @@ static void give_way(struct tunnel_seat *seat)
     io->gives_way = true;
     tunnel_io_end(seat, CLOSE_held_too_much);
     if (!io->gone && tunnel_stats_held(&io->stats) > TUNNEL_LEFT_MOST)
-        tunnel_io_end(seat, CLOSE_held_too_much); /* its client does not take what is before the Close */
+        tunnel_io_end(seat, CLOSE_held_too_much); /* the client does not read the output before the Close */
     tunnel_work_end(seat);
 }
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes from either side of a tunnel: read, or moved through a pipe where nobody needs to see it. */
+/* tunnel_read: receives the input of both sides of a tunnel: reads it into memory, or splices payload that no code needs to see. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
-/* Bytes, which the kernel doubles for what it needs itself. A client's socket that takes less than what is moved at once fills up
- * with it, so that the relay waits for HAProxy and then moves much; else it moves the few bytes that have just come. */
+/* Size of the client's socket buffer in bytes, which the kernel doubles for its own needs (socket(7)). It is smaller than one splice, so that
+ * the socket fills up and the next splice is large; otherwise each splice would move only the few bytes that have just arrived. */
 #define CLIENT_ROOM (96 << 10)
 
-enum { FEW = 2 * TUNNEL_FRAMES }; /* bytes in which there are not more frames than one event handles */
+enum { FEW = 2 * TUNNEL_FRAMES }; /* bytes that cannot hold more frames than one event handles */
 
-/* So much is always read, however short memory is, and most reads bring less: then that is all there is to ask. */
+/* Returns the size of the next read. READ_LEAST bytes are always allowed, however short memory is; if the last read returned fewer, the
+ * limits need not be asked. */
 static size_t room_for(const struct tunnel_io *io, enum side from)
 {
     const struct forward *f = &io->tunnel.forward;
@@ -23,13 +24,13 @@ static size_t room_for(const struct tunnel_io *io, enum side from)
     return room < most ? room : most;
 }
 
-/* ---- what is left for other events ---- */
+/* ---- input that waits for the next event ---- */
 void tunnel_read_forget(struct tunnel_io *io, enum side from)
 {
     buffer_free(&io->left[from]);
 }
 
-/* Of bytes that the tunnel gets next: how many of them one event handles. The rest is kept; without memory for it, all are. */
+/* Returns the number of bytes that this event handles, and keeps the rest for the next one. If memory is short, this event handles all. */
 static size_t leave_rest(struct tunnel_io *io, enum side from, struct slice bytes)
 {
     size_t some = ws_some(&io->tunnel.forward.legs[from].in, bytes, TUNNEL_FRAMES);
@@ -38,7 +39,8 @@ static size_t leave_rest(struct tunnel_io *io, enum side from, struct slice byte
     return buffer_put(&io->left[from], slice_from(bytes, some)) ? some : bytes.len;
 }
 
-/* Moves what one event handles of what was left to `to`, where bytes of a frame that began before stand already. */
+/* Moves waiting input for one event to `to`, after `before` bytes of an unfinished frame that are there already. Returns the number of bytes
+ * moved. */
 static size_t take_left(struct tunnel_io *io, enum side from, uint8_t *to, size_t before)
 {
     struct buffer *left = &io->left[from];
@@ -89,7 +91,7 @@ bool tunnel_read_nothing(ssize_t got)
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Keeps what is still in the pipe for other events, behind `rest`. Returns false if memory is short, and nothing is kept then. */
+/* Keeps `rest`, and after it the pipe's content, for the next event. Returns false, and keeps nothing, if memory is short. */
 static bool leave_raw(struct tunnel_io *io, struct slice rest)
 {
     struct buffer *left = &io->left[WORKER];
@@ -110,7 +112,8 @@ static bool leave_raw(struct tunnel_io *io, struct slice rest)
     return true;
 }
 
-/* What was moved, and has to be read all the same: a small frame between large ones, and all that came behind it. */
+/* Reads the pipe's content into memory and hands it to the tunnel: a splice may also bring a small frame after a large one, which must be
+ * read. `front` is the beginning of that frame's head. */
 static void read_raw(struct tunnel_io *io, struct slice front)
 {
     struct pipe *raw = io->thread->pipes.raw;
@@ -135,7 +138,7 @@ static void read_raw(struct tunnel_io *io, struct slice front)
     pipes_clear_raw(&io->thread->pipes);
 }
 
-/* A pipe to the client, who has had large frames before or not. */
+/* Gives the tunnel a pipe to the client, and limits the client's socket buffer once. Returns false if there is no pipe. */
 static bool take_pipe(struct tunnel_io *io)
 {
     int room = CLIENT_ROOM;
@@ -149,7 +152,7 @@ static bool take_pipe(struct tunnel_io *io)
     return io->pipe != NULL;
 }
 
-/* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
+/* Splices up to `most` bytes from the worker. Returns what recv(2) would return; EAGAIN also means that the bytes must be read instead. */
 static ssize_t move_unseen(struct tunnel_io *io, size_t most)
 {
     struct pipes *pipes = &io->thread->pipes;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define UPGRADE_SMALL 1024                /* bytes */
-#define REST_AFTER    (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
+#define REST_AFTER    (250 * MILLISECOND) /* a tunnel rests after one to two of these without an event */
 #define LOOKED_AT     256                 /* tunnels at a time, which takes up to a millisecond */
 
 enum {
@@ -24,8 +24,8 @@ void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
     io->stats.tunnel = &io->tunnel;
 }
 
-/* ---- the image of its work ---- */
-/* Its owner's account is memory that stays where it is. Another process opens one of its own. */
+/* ---- the image of the work ---- */
+/* The account of the tunnel's owner (limits.h) stays in place. Another process opens an account of its own. */
 static void image_holder(struct image *image, void *object)
 {
     struct limits_use *use = object;
@@ -66,7 +66,8 @@ static void image_upgrade(struct image *image, void *object)
     io->upgrade = upgrade;
 }
 
-/* What stays where it is while a tunnel rests, and is begun anew in another process. Before that, forward_gather empties the pipe. */
+/* Fields whose memory stays in place while a tunnel rests, and that are NULL in another process. forward_gather empties the pipe before a
+ * handover. */
 #define STAYS(field)                                             \
     static void image_##field(struct image *image, void *object) \
     {                                                            \
@@ -80,16 +81,16 @@ STAYS(pipe)
 STAYS(ask)
 STAYS(move)
 
-/* What is begun anew is not there while a tunnel rests. */
+/* Invariant: the fields marked ANEW have no meaning in a tunnel that rests (may_rest). */
 static const struct image_field fields[] = {
-    IMAGE_DERIVED(struct tunnel_io, seat), /* these two by tunnel_rest_place */
+    IMAGE_DERIVED(struct tunnel_io, seat), /* tunnel_rest_place sets this and the next field */
     IMAGE_DERIVED(struct tunnel_io, thread),
     IMAGE_DERIVED(struct tunnel_io, stirred), /* and the list by tunnel_rest_stir */
     IMAGE_FLAGS(struct tunnel_io, little),
     IMAGE_FLAGS(struct tunnel_io, dense),
     IMAGE_FLAGS(struct tunnel_io, broken),
     IMAGE_FLAG(struct tunnel_io, accepted),
-    IMAGE_ANEW(struct tunnel_io, gone), /* such a tunnel is written no more */
+    IMAGE_ANEW(struct tunnel_io, gone), /* a tunnel that has ended is never written */
     IMAGE_FLAG(struct tunnel_io, entered),
     IMAGE_FLAG(struct tunnel_io, gives_way),
     IMAGE_ANEW(struct tunnel_io, moving),
@@ -108,7 +109,7 @@ static const struct image_field fields[] = {
     IMAGE_ANEW(struct tunnel_io, dial),
     IMAGE_ANEW(struct tunnel_io, recheck),
     IMAGE_ANEW(struct tunnel_io, ahead),
-    IMAGE_ANEW(struct tunnel_io, probing), /* these two belong to the dial */
+    IMAGE_ANEW(struct tunnel_io, probing), /* this and the next field belong to a dial */
     IMAGE_ANEW(struct tunnel_io, dialled_at),
     IMAGE_BY(struct tunnel_io, ask, image_ask),
     IMAGE_BY(struct tunnel_io, move, image_move),
@@ -117,7 +118,7 @@ static const struct image_field fields[] = {
 };
 IMAGE_TABLE(tunnel_io_table, struct tunnel_io, fields);
 
-/* ---- its work ---- */
+/* ---- the memory of the work ---- */
 static struct tunnel_kind *kind_of(const struct tunnel_seat *seat)
 {
     return &seat->thread->rest.kinds[seat->kind];
@@ -150,7 +151,7 @@ void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t ki
     slabs_give(&rest->kinds[kind].works, io);
 }
 
-/* ---- its upgrade ---- */
+/* ---- the upgrade ---- */
 static struct slice work_image(const struct tunnel_image *image)
 {
     return slice_of(image->bytes, image->work_len);
@@ -335,7 +336,7 @@ static bool write_upgrade(struct tunnel_io *io, struct buffer *to)
 {
     if (!io->upgrade)
         return buffer_put(to, upgrade_image(io->image));
-    (void)upgrade_forget_key(io->upgrade); /* which is there if it rests for the first time */
+    (void)upgrade_forget_key(io->upgrade); /* a tunnel that rests for the first time still has the key */
     if (upgrade_kept_size(io->upgrade) > TUNNEL_HEAD_MAX ||
         !upgrade_save(io->upgrade, io->thread->rest.words, to)) {
         buffer_cut(to, 0);
@@ -432,7 +433,7 @@ static bool may_rest(const struct tunnel_io *io)
            !io->gone;
 }
 
-/* Those that have something to do are served in between. */
+/* Looks for idle tunnels, a limited number at a time, so that events of other tunnels are handled in between. */
 static void on_look(void *owner)
 {
     struct tunnel_rest *rest = &((struct relay_thread *)owner)->rest;
@@ -451,7 +452,8 @@ static void on_look(void *owner)
 }
 
 /* ---- to wake, and to visit ---- */
-/* Reads what this thread has written, into zeroed memory. What was written can be read, and it needs no memory. */
+/* Reads the work of a tunnel at rest into zeroed memory. This cannot fail: the thread itself has written the image, and reading allocates
+ * nothing. */
 static void read_work(struct tunnel_seat *seat, struct tunnel_io *io)
 {
     struct tunnel_image *resting = seat->image;

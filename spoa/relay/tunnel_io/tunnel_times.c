@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tunnel_times: when something of a tunnel is due. One timer of the loop's for all tunnels of a thread. */
+/* tunnel_times: the deadlines of all tunnels of a thread, which share one timer of the loop. */
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
 
 static struct tunnel_seat *seat_of(struct deadline *deadline)
@@ -7,7 +7,8 @@ static struct tunnel_seat *seat_of(struct deadline *deadline)
     return (struct tunnel_seat *)(void *)((uint8_t *)deadline - offsetof(struct tunnel_seat, deadline));
 }
 
-/* It may fire too early, for a tunnel whose time was put off since: that is cheaper than to set it each time. */
+/* Sets the timer to the first deadline, but only to an earlier time. The timer may fire too early if that deadline was postponed, which is
+ * cheaper than setting it each time. */
 static void set_timer(struct tunnel_times *times)
 {
     uint64_t first = deadlines_first(&times->deadlines);
@@ -20,9 +21,9 @@ static void set_timer(struct tunnel_times *times)
 
 enum {
     DUE_MOST = 64
-}; /* tunnels that one event handles: clients choose when they begin, and so when they are due */
+}; /* largest number of tunnels per event: clients choose the times of their tunnels, so many may be due at once */
 
-/* Who is due again at once is so by a later clock, and waits for the next turn. So do those beyond the first ones. */
+/* Handles the tunnels that are due, at most DUE_MOST. The others wait for the next turn, and so does a tunnel that is due again at once. */
 static void on_due(void *owner)
 {
     struct tunnel_times *times = &((struct relay_thread *)owner)->times;
