@@ -12,6 +12,7 @@
  *   FAULT_WATCHES=FILE the same of what epoll is to watch: ENOSPC
  *   FAULT_THREAD=HOW  who starts a thread exits, hangs or crashes instead; a program that this one executes does so no more
  *   FAULT_CRASH=TEXT  who receives this text crashes
+ *   FAULT_TAKING=FILE a relay that takes tunnels over crashes as many times as FILE says, which is mapped: a uint64_t
  *   FAULT_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
@@ -228,8 +229,28 @@ static void take_thread(void)
     unsetenv("LD_PRELOAD");
 }
 
+static _Atomic uint64_t *takings;
+
+/* Only a thread that takes a tunnel over asks for these flags; the keeper, which has one thread, does so too. */
+int fcntl(int fd, int command, ...)
+{
+    static int (*real)(int, int, ...);
+    va_list more;
+
+    va_start(more, command);
+    void *argument = va_arg(more, void *);
+    va_end(more);
+    if (command == F_GETFD && takings && atomic_load(takings) && gettid() != getpid()) {
+        atomic_fetch_sub(takings, 1);
+        raise(SIGSEGV);
+    }
+    real = real ? real : (int (*)(int, int, ...))next("fcntl");
+    return real(fd, command, argument);
+}
+
 __attribute__((constructor)) static void map_all(void)
 {
+    takings = map_file(getenv("FAULT_TAKING"), sizeof *takings);
     take_thread();
     /* not in force yet: the next ones take a descriptor */
     struct counted *files = map_file(getenv("FAULT_FILES"), sizeof *files);

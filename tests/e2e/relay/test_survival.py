@@ -26,7 +26,7 @@ def tunnels(cells):
 
 
 SCRIPT = """#!/bin/sh
-LD_PRELOAD={library} FAULT_CRASH=deadly exec {folder}/real "$@"
+LD_PRELOAD={library} FAULT_CRASH=deadly FAULT_TAKING={folder}/taking exec {folder}/real "$@"
 """
 
 
@@ -35,12 +35,14 @@ def mortal(cells, tmp_path):
     """A relay that crashes when it reads a certain word."""
     folder = tmp_path / "bin"
     shutil.copytree(BIN, folder)
+    (folder / "taking").write_bytes(bytes(8))
     program = folder / "cellgate-relay"
     program.rename(folder / "real")
     program.write_text(SCRIPT.format(library=FAULT_INJECTION, folder=folder))
     program.chmod(0o755)
     made = Tunnels(cells(config={"relay": QUICK | {"max_restarts": 50}, "routes": ROUTES},
                          environment={"CELLGATE_KEEPER": "on", "CELLGATE_BIN": str(folder)}))
+    made.taking = folder / "taking"
     yield made
     made.close()
 
@@ -105,6 +107,27 @@ def test_a_tunnel_whose_bytes_crash_the_server_ends_and_no_other(mortal):
             pass_both_ways(*pair, b"%d %d" % (count, index))
         assert mortal.metric('cellgate_relay_salvaged_tunnels_total{outcome="torn"}') == count
     assert mortal.metric('cellgate_relay_server_restarts_total{cause="crashed"}') == 2
+
+
+@pytest.mark.parametrize("deaths", [1, 3, 4])
+def test_servers_that_die_of_what_they_take_over_leave_it_out(mortal, deaths):
+    """Each leaves out what the one before was reading, on each of its two threads; the fifth one starts from nothing."""
+    worker = mortal.worker()
+    pairs = [mortal.open(worker) for _ in range(12)]
+    mortal.metric("cellgate_relay_tunnels{")
+    with open(mortal.taking, "r+b") as taking:
+        taking.write(deaths.to_bytes(8, "little"))
+    before = server(mortal)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: mortal.metric("cellgate_relay_agent_connected") == 1 and mortal.metric("cellgate_relay_server_restarts_total") == deaths + 1, AT_ONCE)
+    goes_on = 0
+    for index, (client, upstream) in enumerate(pairs):
+        with contextlib.suppress(EOFError, OSError):
+            client.say(b"%d" % index)
+            assert upstream.message() == (2, b"%d" % index)
+            goes_on += 1
+    assert (goes_on == 0) if deaths == 4 else (12 - 2 * deaths <= goes_on < 12)
+    pass_both_ways(*mortal.open(worker))
 
 
 def memory_of(pid):
