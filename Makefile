@@ -61,9 +61,11 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-$(LIB):    $(call obj,$(call sources,spoa/base spoa/net spoa/proto spoa/spop spoa/service))
-$(AGENT):  $(call obj,$(call sources,spoa/agent))
-$(RELAY):  $(call obj,$(call sources,spoa/relay))
+# Each program reads the whole configuration, so the keys of each room are in the library that all programs have.
+KEYS     := $(filter %_keys.c,$(call sources,spoa/agent spoa/relay))
+$(LIB):    $(call obj,$(call sources,spoa/base spoa/net spoa/proto spoa/spop spoa/service) $(KEYS))
+$(AGENT):  $(call obj,$(filter-out $(KEYS),$(call sources,spoa/agent)))
+$(RELAY):  $(call obj,$(filter-out $(KEYS),$(call sources,spoa/relay)))
 $(WORKER): $(call obj,$(call sources,examples/worker))
 # q: two folders may each have an http.o, of which r would keep the last
 $(B)/%.a:

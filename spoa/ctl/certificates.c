@@ -54,7 +54,7 @@ static bool fail_of(struct fail *why, const struct path *path)
 
 static bool is_wanted(const struct job *job, const char *file)
 {
-    const struct texts *names = &job->settings->egress_http2;
+    const struct texts *names = &job->settings->egress.http2;
     for (size_t i = 0; i < names->count; i++) {
         size_t len = strlen(names->at[i]);
         if (strncmp(file, names->at[i], len) == 0 && strcmp(file + len, ".pem") == 0)
@@ -188,7 +188,7 @@ static bool prepare_folder(const struct job *job, struct fail *why)
 
 static bool work(struct job *job, struct fail *why)
 {
-    const struct texts *names = &job->settings->egress_http2;
+    const struct texts *names = &job->settings->egress.http2;
     if (!prepare_folder(job, why) || !for_each(job, check_ours, why))
         return false;
     for (size_t i = 0; i < names->count; i++)
@@ -200,11 +200,11 @@ static bool work(struct job *job, struct fail *why)
 static int run(struct settings *settings, bool check)
 {
     struct fail why;
-    struct job job = {.settings = settings, .folder = settings->egress_http2_folder, .check = check};
+    struct job job = {.settings = settings, .folder = settings->egress.http2_folder, .check = check};
     bool good = job.folder || fail(&why, "there is no egress.http2_folder in the configuration");
     good = good &&
-           (settings->egress_sign_file || fail(&why, "there is no egress.sign_file in the configuration"));
-    good = good && authority_load(&job.authority, settings->egress_sign_file, &why);
+           (settings->egress.sign_file || fail(&why, "there is no egress.sign_file in the configuration"));
+    good = good && authority_load(&job.authority, settings->egress.sign_file, &why);
     good = good && work(&job, &why);
     if (!good)
         fprintf(stderr, "%s\n", why.text);

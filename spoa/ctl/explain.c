@@ -350,7 +350,7 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
             print_json_or_text(a, settings, &view, asked->request, &scratch, &verdict);
         else
             verdict.refusal =
-                explain_egress_print(a->json, &settings->egress_http2, &view, asked->connect, &scratch);
+                explain_egress_print(a->json, &settings->egress.http2, &view, asked->connect, &scratch);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);
         revoked_release(told);

@@ -55,9 +55,9 @@ static bool print(const struct settings *settings, struct fail *why)
     if (good) {
         print_all(routes, &own);
         own_sources_free(&own);
-        print_path("CELLGATE_EGRESS_SIGN", settings->egress_sign_file);
-        print_path("CELLGATE_EGRESS_HTTP2", settings->egress_http2_folder);
-        print_path("CELLGATE_EGRESS_CA", settings->egress_ca_file);
+        print_path("CELLGATE_EGRESS_SIGN", settings->egress.sign_file);
+        print_path("CELLGATE_EGRESS_HTTP2", settings->egress.http2_folder);
+        print_path("CELLGATE_EGRESS_CA", settings->egress.ca_file);
     }
     routes_free(routes);
     return good;

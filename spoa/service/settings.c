@@ -63,11 +63,11 @@ static bool check_nodes(const struct settings *s, struct fail *why)
         return refuse_setting(s, "systems", why, "must be a list");
     if (s->domains && !json_is_object(s->domains))
         return refuse_setting(s, "domains", why, "must be an object");
-    if (s->egress_default && !json_is_object(s->egress_default))
+    if (s->egress.fallback && !json_is_object(s->egress.fallback))
         return refuse_setting(s, "egress.default", why, "must be an object");
-    if (s->egress_hosts && !json_is_object(s->egress_hosts))
+    if (s->egress.hosts && !json_is_object(s->egress.hosts))
         return refuse_setting(s, "egress.hosts", why, "must be an object");
-    if (s->egress_secrets && !json_is_object(s->egress_secrets))
+    if (s->egress.secrets && !json_is_object(s->egress.secrets))
         return refuse_setting(s, "egress.secrets", why, "must be an object");
     if (s->open && json_first(s->tokens))
         return refuse_setting(s, "open", why,

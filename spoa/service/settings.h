@@ -7,64 +7,20 @@
 #ifndef CELLGATE_SERVICE_SETTINGS_H
 #define CELLGATE_SERVICE_SETTINGS_H
 
+#include "spoa/agent/egress/egress_keys.h"
+#include "spoa/agent/state/agent_keys.h"
+#include "spoa/agent/state/renew_keys.h"
 #include "spoa/base/json/json.h"
 #include "spoa/base/text/cidr.h"
 #include "spoa/net/net.h"
+#include "spoa/relay/thread/relay_keys.h"
 #include "spoa/service/options.h"
 
 struct log;
 
 #define SETTINGS_PATH "/etc/cellgate/cellgate.json"
 
-enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
-
-/* The values of agent.audit: which admissions are logged. */
-enum settings_audit { SETTINGS_AUDIT_OFF, SETTINGS_AUDIT_UPGRADES, SETTINGS_AUDIT_ALL };
-
-/* The keys agent.*; settings_keys.c has their meaning. */
-struct settings_agent {
-    int audit;                                                        /* enum settings_audit */
-    struct net_address listen, relay_listen, admin, control, monitor; /* monitor.len is 0 if there is none */
-    char *monitor_token_file; /* NULL if everybody may read its metrics */
-    bool trust_tcp;
-    char *haproxy_user; /* HAProxy's account; NULL for `haproxy` if there is one, or else the agent's own */
-    char *relay_user;   /* the relay's account; NULL for the agent's own */
-    int64_t threads;    /* number of threads, at least 1 */
-    int64_t lookup;     /* maximum time of a decision for a look-up */
-    int64_t max_subscriptions;
-    int64_t auth_failures; /* wrong credentials per second of one address; 0 for any number */
-    int64_t drain;
-    struct texts name_servers; /* empty for the system's */
-    char *ticket_secret_file;  /* NULL for a file beside relay_listen */
-};
-
-/* The keys relay.*; settings_keys.c has their meaning. */
-struct settings_relay {
-    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, egress_out, mux,
-        monitor;
-    char *monitor_token_file;
-    int64_t threads; /* number of threads, at least 1 */
-    int64_t connect_budget, dial_timeout, hold, grace_period, mux_grace;
-    int64_t redial_budget, migration_budget, flap_limit, flap_window;
-    struct texts redial_backoff_texts;
-    int64_t redial_backoff[SETTINGS_BACKOFF_MAX];
-    size_t redial_backoff_count; /* at least 1; the last pause repeats */
-    int64_t keepalive, dead_after, stall;
-    int64_t idle, max_age; /* 0 for no limit */
-    int64_t buffer, memory, max_message, head_size, head_time;
-    int64_t max_tunnels; /* 0 for the number that file descriptors allow */
-    /* 0 for no limit, -1 for a part of max_tunnels */
-    int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token, max_egress, mux_requests;
-    int64_t drain;
-    int64_t max_restarts, upgrade_timeout;
-};
-
-/* The keys renew.*: where the agent reports sandboxes that are in use. */
-struct settings_renew {
-    char *redis; /* address of the Redis; NULL if nothing is reported */
-    char *user, *password_file, *key;
-    int64_t database, every, max_length; /* max_length is 0 for no limit */
-};
+enum { SETTINGS_KEYS_MAX = 160 };
 
 /* The whole configuration. */
 struct settings {
@@ -87,12 +43,7 @@ struct settings {
     struct settings_agent agent;
     struct settings_relay relay;
     struct settings_renew renew;
-    const json_node *egress_default, *egress_hosts, *egress_secrets; /* objects; may be NULL */
-    char *egress_sign_file, *egress_ca_file;                         /* files of HAProxy; may be NULL */
-    struct texts egress_http2; /* names in lower case; the first label may be `*` */
-    char *egress_http2_folder; /* NULL if there is none */
-    struct texts egress_private_networks;
-    int64_t egress_lookup;
+    struct settings_egress egress;
 };
 
 /* Reads and checks the file. `overrides` are texts "KEY=VALUE" of -o. Returns NULL with *why ("FILE:LINE:COLUMN: what"). Reads files, so

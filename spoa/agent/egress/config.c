@@ -111,14 +111,14 @@ static bool read_secret(const struct settings *s, const json_node *node, struct 
 
 static bool read_secrets(struct egress_config *c, const struct settings *s, struct fail *why)
 {
-    size_t count = s->egress_secrets ? json_count(s->egress_secrets) : 0;
+    size_t count = s->egress.secrets ? json_count(s->egress.secrets) : 0;
     if (count > SECRETS_MOST)
-        return json_fail(s->doc, s->egress_secrets, why, "egress.secrets has at most %d secrets",
+        return json_fail(s->doc, s->egress.secrets, why, "egress.secrets has at most %d secrets",
                          SECRETS_MOST);
     c->secrets = calloc(count + 1, sizeof *c->secrets);
     if (!c->secrets)
         return fail(why, "out of memory");
-    for (const json_node *n = count ? json_first(s->egress_secrets) : NULL; n; n = json_next(n))
+    for (const json_node *n = count ? json_first(s->egress.secrets) : NULL; n; n = json_next(n))
         if (!read_secret(s, n, &c->secrets[c->secrets_count++], why))
             return false;
     return true;
@@ -153,9 +153,9 @@ int64_t egress_config_patience(const struct egress_config *c)
 static bool read_default(struct egress_config *c, const struct settings *s, struct fail *why)
 {
     struct writer w = writer_of(c->packed, sizeof c->packed);
-    if (!s->egress_default)
+    if (!s->egress.fallback)
         return true;
-    if (!egress_policy_read(s->doc, s->egress_default, has_secret, c, &w, why))
+    if (!egress_policy_read(s->doc, s->egress.fallback, has_secret, c, &w, why))
         return false;
     c->default_len = w.len;
     return c->has_default = true;
@@ -195,13 +195,13 @@ static bool read_host(const struct settings *s, const json_node *node, struct na
 
 static bool read_hosts(struct egress_config *c, const struct settings *s, struct fail *why)
 {
-    size_t count = s->egress_hosts ? json_count(s->egress_hosts) : 0;
+    size_t count = s->egress.hosts ? json_count(s->egress.hosts) : 0;
     if (count > HOSTS_MOST)
-        return json_fail(s->doc, s->egress_hosts, why, "egress.hosts has at most %d hosts", HOSTS_MOST);
+        return json_fail(s->doc, s->egress.hosts, why, "egress.hosts has at most %d hosts", HOSTS_MOST);
     c->hosts = calloc(count + 1, sizeof *c->hosts);
     if (!c->hosts)
         return fail(why, "out of memory");
-    for (const json_node *n = count ? json_first(s->egress_hosts) : NULL; n; n = json_next(n))
+    for (const json_node *n = count ? json_first(s->egress.hosts) : NULL; n; n = json_next(n))
         if (!read_host(s, n, &c->hosts[c->hosts_count++], why))
             return false;
     return true;
@@ -209,18 +209,18 @@ static bool read_hosts(struct egress_config *c, const struct settings *s, struct
 
 static bool read_networks(struct egress_config *c, const struct settings *s, struct fail *why)
 {
-    c->networks = calloc(s->egress_private_networks.count + 1, sizeof *c->networks);
+    c->networks = calloc(s->egress.private_networks.count + 1, sizeof *c->networks);
     if (!c->networks)
         return fail(why, "out of memory");
-    for (size_t i = 0; i < s->egress_private_networks.count; i++)
-        if (!cidr_parse(slice_text(s->egress_private_networks.at[i]), &c->networks[c->networks_count++]))
+    for (size_t i = 0; i < s->egress.private_networks.count; i++)
+        if (!cidr_parse(slice_text(s->egress.private_networks.at[i]), &c->networks[c->networks_count++]))
             return fail(why, "egress.private_networks: not a network"); /* settings checked the text */
     return true;
 }
 
 static bool check_http2(const struct settings *s, struct fail *why)
 {
-    return s->egress_http2.count == 0 || (s->egress_sign_file && s->egress_http2_folder) ||
+    return s->egress.http2.count == 0 || (s->egress.sign_file && s->egress.http2_folder) ||
            fail(why, "%s: egress.http2 needs egress.sign_file and egress.http2_folder", s->path);
 }
 
@@ -228,7 +228,7 @@ struct egress_config *egress_config_read(const struct settings *settings, struct
 {
     struct egress_config *c = calloc(1, sizeof *c);
     if (c) {
-        c->inspects = settings->egress_sign_file != NULL;
+        c->inspects = settings->egress.sign_file != NULL;
         c->patience = patience_of(settings);
     }
     if (c && check_http2(settings, why) && read_secrets(c, settings, why) && read_default(c, settings, why) &&

@@ -286,7 +286,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .token_store = a->tokens,
                                                         .lookup = (uint64_t)settings->lookup * MILLISECOND,
                                                         .host_lookup =
-                                                            (uint64_t)all->egress_lookup * MILLISECOND,
+                                                            (uint64_t)all->egress.lookup * MILLISECOND,
                                                         .renew = a->renew,
                                                         .ticket_key = a->ticket_key,
                                                         .subscriptions = &a->subscriptions,
@@ -354,7 +354,7 @@ static void start_io(void *context)
                                         .shard = a->renew_shard};
     const struct host_cache_options hosts = {.loop = loop_thread_loop(a->io),
                                              .servers = settings->agent.name_servers,
-                                             .patience = (uint64_t)settings->egress_lookup * MILLISECOND,
+                                             .patience = (uint64_t)settings->egress.lookup * MILLISECOND,
                                              .notify = on_host,
                                              .context = a};
     a->names = names_start(loop_thread_loop(a->io), &names, s->why);

@@ -244,7 +244,7 @@ static int check_configuration(const struct policy *policy)
     struct fail why;
     const char *path = directory_options_file(policy->directory);
     print_warnings(policy);
-    if (!egress_config_check(policy->egress, s->doc, s->egress_default, &why)) {
+    if (!egress_config_check(policy->egress, s->doc, s->egress.fallback, &why)) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
     }

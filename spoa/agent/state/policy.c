@@ -157,9 +157,9 @@ static bool load_parts(struct policy *p, struct fail *why)
            routes_read_secrets(p->routes, s->doc, s->services, s->base_dir, why) &&
            warn_of_credentials(s, why) && management_read(s, &p->management, why) &&
            (p->egress = egress_config_read(s, why)) &&
-           warn_of_file(s, "egress.sign_file", s->egress_sign_file, true, why) &&
-           warn_of_file(s, "egress.http2_folder", s->egress_http2_folder, true, why) &&
-           warn_of_file(s, "egress.ca_file", s->egress_ca_file, false, why) && check_renew(s, why) &&
+           warn_of_file(s, "egress.sign_file", s->egress.sign_file, true, why) &&
+           warn_of_file(s, "egress.http2_folder", s->egress.http2_folder, true, why) &&
+           warn_of_file(s, "egress.ca_file", s->egress.ca_file, false, why) && check_renew(s, why) &&
            load_tokens(p, why) && warn_of_old_names(s, p->directory->kind, why);
 }
 
