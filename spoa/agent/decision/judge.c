@@ -77,7 +77,8 @@ static bool needs_admit(const struct admission *a, const struct destination *to)
     return (a->needs & need) == need;
 }
 
-/* A management address is limited by needs alone. A Unix socket has no port that a list could have. */
+/* Returns true if the admission's list of ports admits the destination. A management address needs no entry in the list, because the
+ * admission's `needs` limit it. A Unix socket has no port, so a list never admits it. */
 static bool ports_admit(const struct admission *a, const struct destination *to)
 {
     if (!slice_present(a->ports))

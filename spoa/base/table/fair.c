@@ -9,7 +9,7 @@ enum {
     ALL = FAIR_RANKS * FAIR_LINES,
     WAYS = 8, /* lines among which an owner finds its own: a bounded search */
     SETS = FAIR_LINES / WAYS,
-    FEW = 32 /* an owner may always have 1/FEW of what it leaves free */
+    FEW = 32 /* an owner may take places until it has 1/FEW of the places that are then still free */
 };
 
 /* The account of one owner. A line is a member of its rank's ring while one of its places waits. */

@@ -275,7 +275,7 @@ static void hand_over_in_thread(struct relay_thread *thread, void *file)
     relay_thread_hand_over(thread, file);
 }
 
-/* Nothing is added any more from now on. */
+/* Stops a thread from beginning tunnels: the memory file is sized by their number, which must not grow any more. */
 static void hold_in_thread(struct relay_thread *thread, void *context)
 {
     (void)context;

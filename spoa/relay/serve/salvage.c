@@ -12,9 +12,9 @@
 
 struct salvage {
     struct relay_thread *const *threads;
-    size_t count, number; /* of threads; of `thread` */
+    size_t count, number; /* number of entries in `threads`; index of `thread` in it */
     struct keeper_board *board;
-    size_t files; /* descriptors that a process may have */
+    size_t files; /* largest number of descriptors of a process */
     struct handover_file file;
     uint64_t *owners; /* per descriptor, the offset of the record that names it, or 0 */
     const struct relay_thread *thread;

@@ -56,7 +56,7 @@ static void say(void *owner, bool watch, struct question_text *to)
     if (!watch)
         return;
     to->idle = idle_seconds(t);
-    /* 0.0.0.0, where no worker is: with none known, any is news */
+    /* A tunnel that knows no worker claims to know 0.0.0.0, which no worker has, so that the agent reports any worker. */
     to->addr = target_known(target) ? target->addr : (struct address){.family = 4};
 }
 
