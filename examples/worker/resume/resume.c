@@ -58,7 +58,7 @@ static void drop_held(struct resume *r)
     r->pending = r->untold;
 }
 
-/* A buffer that shrinks breaks the protocol: what was numbered may not fit it. */
+/* Returns the window for a leg. It never shrinks, because items that are numbered already might not fit a smaller one. */
 static uint64_t window_of(const struct resume *r, const struct resume_request *request)
 {
     uint64_t wanted = request->buffer ? request->buffer : CELL_RESUME_WINDOW;

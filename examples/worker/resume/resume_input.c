@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the caller says: held until it is consumed, in order, each message whole. */
+/* The caller's input: complete messages, held in order until the session consumes them. */
 #include <assert.h>
 
 #include "examples/worker/resume/resume.h"
 
 #define HEAD sizeof(struct resume_message)
 
-/* So that the window bounds what is held. */
+/* The window bounds the memory for input, because a held message costs no more than the protocol counts. */
 static_assert(HEAD <= CELL_RESUME_COST, "a message's head costs no more than the protocol says");
 
 static bool put_head(struct resume *r, const struct resume_message *m)
@@ -50,7 +50,7 @@ enum resume_verdict resume_piece(struct resume *r, struct slice bytes, const str
     return RESUME_FINE;
 }
 
-/* What was begun can never be completed: its number is the end's. */
+/* Drops an incomplete message, which the caller can never complete, because the end has its number. */
 static void drop_open(struct resume *r)
 {
     if (!r->begun)

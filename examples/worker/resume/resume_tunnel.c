@@ -12,11 +12,11 @@ struct resume_tunnel {
     struct resume numbers;
     struct resume_carrier *carrier; /* NULL: no leg */
     uint32_t piece;                 /* bytes of the current item that this leg has got */
-    bool exited;                    /* its exit is numbered */
+    bool exited;                    /* the session's exit is numbered */
     bool tell;                      /* an acknowledgement is due */
-    uint64_t closed;                /* number of the caller's end, once it is consumed; 0: not yet */
+    uint64_t closed;                /* number of the caller's end once that is consumed, otherwise 0 */
     struct loop_timer grace, telling;
-    uint64_t away; /* that it may be away */
+    uint64_t away; /* longest time without a leg, in µs */
     char scope[MANAGER_NAME_MAX + 1], id[MANAGER_NAME_MAX + 1];
     void (*over)(void *owner);
     void *owner;
@@ -35,7 +35,7 @@ static void wake_carrier(struct resume_tunnel *t)
 
 /* ---- the end ---- */
 
-/* Its number and its attempts are remembered for another grace, so that a late request makes no new session. */
+/* Ends the tunnel. Its numbers are remembered for another grace period, so that a late request does not create a new session. */
 static void bury(struct resume_tunnel *t)
 {
     if (t->carrier)
@@ -74,7 +74,7 @@ static void grace_due(void *owner)
 
 /* ---- input ---- */
 
-/* The caller's end hangs the session up: what was typed before it is to be read first. */
+/* Returns true if the session can take the item. The caller's end hangs the session up, so the process must have read all input before. */
 static bool has_room(const struct resume_tunnel *t, const struct resume_message *m)
 {
     return m->end ? running_input_is_empty(t->reader.running) : running_wants_input(t->reader.running);
@@ -168,7 +168,7 @@ static bool number_output(struct resume_tunnel *t, size_t len)
     return room && resume_number(&t->numbers, RESUME_BYTES, (uint32_t)(len < room ? len : room));
 }
 
-/* Numbers one more item, if there is something that is to be one. */
+/* Numbers one more item if there is output, an exit or an end without a number. */
 static bool number_next(struct resume_tunnel *t)
 {
     enum manager_stream stream;
