@@ -241,6 +241,9 @@ int fcntl(int fd, int command, ...)
     void *argument = va_arg(more, void *);
     va_end(more);
     if (command == F_GETFD && takings && atomic_load(takings) && gettid() != getpid()) {
+        static atomic_bool dies; /* of one thread: two that crash at the same time are one death */
+        if (atomic_exchange(&dies, true))
+            pause();
         atomic_fetch_sub(takings, 1);
         raise(SIGSEGV);
     }
