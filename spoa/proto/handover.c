@@ -6,7 +6,7 @@
 #include "spoa/base/bytes/ascii.h"
 #include "spoa/base/bytes/reader.h"
 
-const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", NULL};
+const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", "cursor", NULL};
 const char *const handover_end_names[] = {"close", "exit-frame", "exit-json", NULL};
 const char *const handover_keepalive_names[] = {"ping", "empty-frame", NULL};
 

@@ -22,7 +22,8 @@ enum handover_resume {
     HANDOVER_RESUME_NONE,
     HANDOVER_RESUME_SCROLLBACK,
     HANDOVER_RESUME_SINCE,
-    HANDOVER_RESUME_CELL
+    HANDOVER_RESUME_CELL,
+    HANDOVER_RESUME_CURSOR
 };
 /* How the relay recognises the end of a session. */
 enum handover_end { HANDOVER_END_CLOSE, HANDOVER_END_EXIT_FRAME, HANDOVER_END_EXIT_JSON };

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 """sandbox-sdk's clients from npm (@cloudflare/sandbox) with the configuration of docs/migrate/sandbox-sdk.md and its route for a
 backend. Real: SandboxClient over HTTP and over WebSocket, SandboxAddon with @xterm/headless, capnweb on both sides. Stand-ins: the
-container's server (container.py), the application behind the preview, the names of the Workers platform (platform.mjs)."""
+container's server (container.py), the application behind the preview, the names of the Workers platform (platform.mjs).
+Of the preview of 1.0: SandboxAddon real, /ws/terminal a stand-in."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+from cell import until
 from migrate import stage
 from plane import answer
 
@@ -14,7 +18,9 @@ CONTAINER = Path(__file__).parent / "container.py"
 BELOW = {"path": "/sandbox/{sandbox}/{rest...}", "to": "/{rest}", "need": "exec"}
 # The same client, in front of the same server over plain HTTP alone.
 MUX = {"name": "sdk-mux", "path": "/sandbox/{sandbox}/ws", "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk", "to": "/sandbox/{sandbox}"}
-ROUTES = [{"name": "sdk-socket", "upgrade": True, "via": "relay", "redial": False} | BELOW, {"name": "sdk"} | BELOW, "defaults"]
+TERMINAL = {"name": "sdk-terminal", "path": "/sandbox/{sandbox}/ws/terminal", "to": "/ws/terminal", "need": "pty", "upgrade": True, "via": "relay",
+            "resume": "cursor", "end": "exit-json"}
+ROUTES = [TERMINAL, {"name": "sdk-socket", "upgrade": True, "via": "relay", "redial": False} | BELOW, {"name": "sdk"} | BELOW, "defaults"]
 MODES = ["http", "websocket"]
 
 
@@ -155,6 +161,40 @@ def test_the_terminal_reconnects_by_itself(client, container):
     program.say("stty size; echo sec''ond\r")
     shown = program.until(lambda said: "second" in said.get("screen", ""))["screen"]
     assert "30 100" in shown and "first" not in shown
+
+
+def test_a_terminal_of_1_0_goes_on_over_cut_connections(client, cell, container):
+    """Its connection is cut within a chunk, and between two, and the client notices nothing: each line comes once, and the size stays."""
+    program = client()
+    program.say("next")
+    program.until(lambda said: said.get("state") == "connected")
+
+    def resumed():
+        said = [line for line in cell.admin("/metrics", "relay").splitlines() if line.startswith('cellgate_relay_resume_total{adapter="cursor"')]
+        return {line.split('outcome="')[1].split('"')[0]: float(line.rpartition(" ")[2]) for line in said}
+
+    def lines(last):
+        program.say("lines")
+        said = program.hear()
+        assert isinstance(said, list), (said, program.heard[-5:])
+        return said if last in said else None
+
+    for turn in range(6):
+        os.kill(container.process.pid, signal.SIGUSR1)
+        program.say("type")
+        program.say(f"seq -f 'LINE %g' {turn * 500 + 1} {turn * 500 + 500}\r")
+        until(lambda: resumed() == {"exact": turn + 1, "gap": 0}, 30, "the tunnel was not resumed")
+        until(lambda: lines(f"LINE {turn * 500 + 500}"), 30, "the output does not come")
+    program.say("type")
+    program.say("echo SIZE $(stty size)\r")
+    shown = until(lambda: lines("SIZE 30 100"), 30, "the terminal has another size")
+    assert [line for line in shown if line.startswith("LINE")] == [f"LINE {i}" for i in range(1, 3001)]
+    program.say("type")
+    program.say("exit\r")
+    assert "exited with code 0" in program.hear()["error"]
+    assert program.hear()["state"] == "disconnected"
+    states = [said["state"] for said in program.heard if isinstance(said, dict) and "state" in said]
+    assert states == ["connecting", "connected", "connected", "disconnected"], program.heard[-9:]
 
 
 def test_rpc_ends_with_its_worker_and_begins_again(client, cell, rpc):

@@ -307,7 +307,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t kind = reader_u8(&r);
     struct adapter_start start = {
         .target = SLICE_LITERAL("/pty/x/ws?since=3"), .buffer = 8192, .rechecks = kind >= 128};
-    struct life l = {.adapter = adapter_find(1 + kind % 3, false),
+    struct life l = {.adapter = adapter_find(1 + kind % 4, false),
                      .rechecks = kind >= 128,
                      .kept = send_queue_with_limit(1 << 20),
                      .client = ws_decoder_of(WS_SERVER, 0)};

@@ -2,6 +2,7 @@
 /* route_check: checks the rules between the keys of a route, and between routes. */
 #include "spoa/agent/route/table.h"
 #include "spoa/agent/systems/tables.h"
+#include "spoa/proto/handover.h"
 
 /* The headers that haproxy.cfg always removes, or can remove. */
 static const char *const direct_strip[] = {"Authorization",
@@ -167,6 +168,13 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
     return check_direct(route, why);
 }
 
+static bool check_resume(const struct route *route, struct fail *why)
+{
+    if (route->resume == HANDOVER_RESUME_CURSOR && route->overlap)
+        return fail(why, "overlap: not with \"resume\": \"cursor\", whose output would come twice");
+    return true;
+}
+
 /* The requests in the WebSocket are decided one by one; the upgrade itself reaches no sandbox and takes no token. */
 static bool check_mux(const struct route_entry *entry, struct fail *why)
 {
@@ -203,7 +211,7 @@ bool route_check(const struct route_entry *entry, struct fail *why)
         return fail(why, "the relay takes upgrades only: say \"upgrade\": true");
     if (route->protocol == ROUTE_H2 && route->upgrade == ROUTE_UPGRADE)
         return fail(why, "protocol: upgrades are HTTP/1.1");
-    if (route->via == ROUTE_DIRECT && !check_direct(route, why))
+    if (route->via == ROUTE_DIRECT ? !check_direct(route, why) : !check_resume(route, why))
         return false;
     if (route->refuse == ROUTE_REFUSE_CLOSE && route->upgrade == ROUTE_PLAIN)
         return fail(why, "refuse: only an upgrade can be closed");

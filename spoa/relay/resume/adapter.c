@@ -12,6 +12,7 @@ const struct adapter *adapter_find(enum handover_resume resume, bool client_resu
         [HANDOVER_RESUME_SCROLLBACK] = &adapter_scrollback,
         [HANDOVER_RESUME_SINCE] = &adapter_since,
         [HANDOVER_RESUME_CELL] = &adapter_cell,
+        [HANDOVER_RESUME_CURSOR] = &adapter_cursor,
     };
 
     return client_resumes ? &adapter_through : adapters[resume];

@@ -31,6 +31,7 @@ enum adapter_verdict {
     ADAPTER_PASS,
     ADAPTER_DROP,
     ADAPTER_WRONG,    /* the worker has broken its protocol */
+    ADAPTER_CUT,      /* the worker cannot complete a message that the client has a part of */
     ADAPTER_TOO_MUCH, /* the worker has sent more unacknowledged bytes than the window allows */
     ADAPTER_NO_MEMORY,
 };
@@ -166,8 +167,9 @@ struct adapter {
 
 /* Returns the adapter for `resume`, never NULL. `client_resumes` is true if the client itself speaks Cell-Resume. */
 const struct adapter *adapter_find(enum handover_resume resume, bool client_resumes);
-extern const struct adapter adapter_none, adapter_through, adapter_scrollback, adapter_since, adapter_cell;
-#define ADAPTER_KINDS      5
+extern const struct adapter adapter_none, adapter_through, adapter_scrollback, adapter_since, adapter_cell,
+    adapter_cursor;
+#define ADAPTER_KINDS      6
 #define ADAPTER_STATE_MOST 512 /* largest state_len, in bytes */
 
 /* Appends a whole unmasked frame. */

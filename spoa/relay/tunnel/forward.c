@@ -421,7 +421,9 @@ static bool wrong(struct pass *p, enum adapter_verdict verdict)
     if (verdict == ADAPTER_NO_MEMORY)
         return no_memory(p);
     if (pass_flush(p))
-        fail_leg(p, verdict == ADAPTER_TOO_MUCH ? CLOSE_message_too_big : CLOSE_worker_protocol);
+        fail_leg(p, verdict == ADAPTER_TOO_MUCH ? CLOSE_message_too_big
+                    : verdict == ADAPTER_CUT    ? CLOSE_message_cut
+                                                : CLOSE_worker_protocol);
     return false;
 }
 

@@ -13,6 +13,7 @@ globalThis.WebSocket = WebSocket; // node 20 has none of its own
 globalThis.location = { protocol: "https:", host: wanted.host };
 const { parseSSEStream, SandboxClient } = await import("@cloudflare/sandbox");
 const { SandboxAddon } = await import("@cloudflare/sandbox/xterm");
+const { SandboxAddon: NextAddon } = await import("@cloudflare/sandbox-next/xterm"); // of the preview of 1.0
 
 const headers = wanted.token ? { Authorization: `Bearer ${wanted.token}` } : {};
 const query = wanted.token ? `?cellgate_token=${wanted.token}` : "";
@@ -66,6 +67,22 @@ const steps = {
             tell({ screen: (screen = lines.join("\n").trimEnd()) });
         });
         addon.connect({ sandboxId: "sb-1", sessionId: "t1" });
+    },
+    async next() {
+        terminal = new xterm.Terminal({ cols: 100, rows: 30, scrollback: 20_000, allowProposedApi: true });
+        terminal.focus = () => {};
+        const more = (cursor) => `${cursor ? `cursor=${cursor}&` : ""}${query.slice(1)}`;
+        addon = new NextAddon({
+            getWebSocketUrl: ({ origin, sandboxId, terminalId, cursor }) =>
+                `${origin}/sandbox/${sandboxId}/ws/terminal?terminalId=${terminalId}&cols=80&rows=24&${more(cursor)}`,
+            onStateChange: (state, error) => tell({ state, error: error?.message }),
+        });
+        terminal.loadAddon(addon);
+        addon.connect({ sandboxId: "sb-1", terminalId: "t1" });
+    },
+    lines() {
+        const { active } = terminal.buffer;
+        return Array.from({ length: active.length }, (_, i) => active.getLine(i).translateToString(true)).filter((line) => /^[A-Z]+ \d+( \d+)?$/.test(line));
     },
     type: async () => terminal.input(await heard()),
 

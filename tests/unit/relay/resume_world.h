@@ -2,7 +2,7 @@
 /*
  * resume_world: one tunnel in a network of the test's own, with sessions that outlive their workers. Bytes are
  * moved in pieces of random size; the leg can be cut, or its worker moved, at any byte of either direction.
- * The requests are those of a real relay (upgrade.h), the sessions are models of the three protocols, written
+ * The requests are those of a real relay (upgrade.h), the sessions are models of the four protocols, written
  * from their descriptions and not from the adapters.
  */
 #ifndef CELLGATE_TESTS_RESUME_WORLD_H
@@ -754,7 +754,8 @@ static inline void say_something(struct network *n)
     }
     int size = n->script->out[n->script_out++];
     bool other = size < 0, cell = n->model->resume == HANDOVER_RESUME_CELL;
-    uint8_t tag = cell ? 0 : other && n->model->resume == HANDOVER_RESUME_SCROLLBACK ? 2 : 1;
+    bool untagged = cell || n->model->resume == HANDOVER_RESUME_CURSOR;
+    uint8_t tag = untagged ? 0 : other && n->model->resume == HANDOVER_RESUME_SCROLLBACK ? 2 : 1;
     log_put(&s->output, tag, cell && other ? WS_TEXT : WS_BINARY,
             some_bytes(n, &s->output, (size_t)(other ? -size : size), memory));
     n->model->produced(n);

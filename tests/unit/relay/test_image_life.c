@@ -157,6 +157,40 @@ static struct {
     unsigned leg; /* the worker's */
 } talks[2];
 
+/* The chunk that a worker of `cursor` is at. The next worker begins with it, if it was not whole. */
+static struct {
+    unsigned number;
+    size_t len, left; /* its bytes, and those that this worker has not sent */
+    bool announced;   /* by this worker */
+} chunk;
+
+/* Puts an announcement, or bytes of its chunk, in place of what was to be said. */
+static void says_chunk(uint8_t said[SAID_MAX], bool open, unsigned *start, struct slice *bytes)
+{
+    static char text[100];
+
+    if (!chunk.announced) {
+        if (!chunk.len)
+            chunk.len = bytes->len;
+        snprintf(text, sizeof text, "{\"type\":\"chunk\",\"cursor\":\"c%u\",\"byteLength\":%zu}", chunk.number,
+                 chunk.len);
+        chunk.left = chunk.len;
+        chunk.announced = true;
+        *start = 0x81;
+        *bytes = slice_text(text);
+        return;
+    }
+    size_t part = *start & 0x80 || bytes->len > chunk.left ? chunk.left : bytes->len;
+    chunk.left -= part;
+    *start = (open ? 0 : 2) | (chunk.left ? 0 : 0x80);
+    *bytes = slice_of(said, part);
+    if (chunk.left)
+        return;
+    chunk.announced = false;
+    chunk.len = 0;
+    chunk.number++;
+}
+
 static void begins_frame(enum side from)
 {
     static uint8_t said[SAID_MAX];
@@ -169,12 +203,14 @@ static void begins_frame(enum side from)
         start ^= 0x02; /* which may be wrong */
     if (from == WORKER && resume == HANDOVER_RESUME_SINCE && start == 0x81)
         bytes = SLICE_LITERAL("{\"type\":\"connected\",\"mode\":\"pty\"}");
+    if (from == WORKER && resume == HANDOVER_RESUME_CURSOR && !control && dice(150))
+        says_chunk(said, open, &start, &bytes);
     if (from == CLIENT)
         said[0] = (uint8_t)dice(2);
     if (control)
         bytes = slice_sub(bytes, 0, 100);
     else
-        talks[from].open = !last;
+        talks[from].open = !(start & 0x80);
     talks[from].rest = world_frame(talks[from].memory, from, start, bytes);
 }
 
@@ -187,6 +223,7 @@ static void says(enum side from)
     if (from == WORKER && talks[WORKER].leg != lives[0].w.adopts) {
         talks[WORKER].rest.len = talks[WORKER].open = 0;
         talks[WORKER].leg = lives[0].w.adopts;
+        chunk.announced = false;
     }
     if (!lives[0].w.t.forward.there[from] || !lives[0].w.t.forward.legs[from].reading)
         return;
@@ -360,6 +397,7 @@ static void live(const struct handover *h, bool client_resumes, enum how how)
         lives[i].w.t.forward.place.host = lives[i].w.t.connector.place.host = &host;
     }
     memset(talks, 0, sizeof talks);
+    memset(&chunk, 0, sizeof chunk);
     for (unsigned i = 0; i < EVENTS && lives[0].w.t.state < TUNNEL_ended; i++) {
         if (!i)
             goes_on();
@@ -410,11 +448,13 @@ LIVES(through_rests_unnoticed, HANDOVER_RESUME_CELL, true, AT_REST)
 LIVES(scrollback_rests_unnoticed, HANDOVER_RESUME_SCROLLBACK, false, AT_REST)
 LIVES(since_rests_unnoticed, HANDOVER_RESUME_SINCE, false, AT_REST)
 LIVES(cell_rests_unnoticed, HANDOVER_RESUME_CELL, false, AT_REST)
+LIVES(cursor_rests_unnoticed, HANDOVER_RESUME_CURSOR, false, AT_REST)
 LIVES(none_moves_unnoticed, HANDOVER_RESUME_NONE, false, BY_ANOTHER_PROCESS)
 LIVES(through_moves_unnoticed, HANDOVER_RESUME_CELL, true, BY_ANOTHER_PROCESS)
 LIVES(scrollback_moves_unnoticed, HANDOVER_RESUME_SCROLLBACK, false, BY_ANOTHER_PROCESS)
 LIVES(since_moves_unnoticed, HANDOVER_RESUME_SINCE, false, BY_ANOTHER_PROCESS)
 LIVES(cell_moves_unnoticed, HANDOVER_RESUME_CELL, false, BY_ANOTHER_PROCESS)
+LIVES(cursor_moves_unnoticed, HANDOVER_RESUME_CURSOR, false, BY_ANOTHER_PROCESS)
 
 int main(void)
 {
@@ -424,6 +464,7 @@ int main(void)
         cmocka_unit_test(cell_rests_unnoticed),       cmocka_unit_test(none_moves_unnoticed),
         cmocka_unit_test(through_moves_unnoticed),    cmocka_unit_test(scrollback_moves_unnoticed),
         cmocka_unit_test(since_moves_unnoticed),      cmocka_unit_test(cell_moves_unnoticed),
+        cmocka_unit_test(cursor_rests_unnoticed),     cmocka_unit_test(cursor_moves_unnoticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,7 @@ static void find_all(void)
     find(&upgrade_table);
     find(adapter_cell.image);
     find(adapter_since.image);
+    find(adapter_cursor.image);
     find(adapter_scrollback.image);
     assert_null(adapter_none.image);
     assert_true(tables_count >= 25);

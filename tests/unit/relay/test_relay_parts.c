@@ -341,6 +341,8 @@ static void ends_are_recognised_exactly(void **state)
         {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"data\":{\"type\":\"exit\"}}", 24, false},
         {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"exit\"", 14, false},
         {HANDOVER_END_EXIT_JSON, WS_BINARY, "{\"type\":\"exit\"}", 15, false},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"error\",\"cursor\":\"a\"}", 29, true},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"error\",\"error\":\"no\"}", 29, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -102,6 +102,76 @@ static const struct model since_model = {
     .message = take_input,
 };
 
+/* ---- a terminal of sandbox-sdk: any number of connections, and chunks with cursors of its own ---- */
+static struct slice query_text(struct slice target, const char *name)
+{
+    struct slice query = slice_from(target, slice_find(target, '?') + 1), part, key, value = {NULL, 0};
+
+    while (slice_split(&query, '&', &part)) {
+        if (!slice_split(&part, '=', &key) || !slice_is(key, name))
+            continue;
+        must(!slice_present(value));
+        value = part;
+    }
+    return value;
+}
+
+static void send_chunk(struct network *n, struct link *link, size_t i)
+{
+    const struct log *output = &n->session.output;
+    char text[100];
+
+    snprintf(text, sizeof text, "{\"type\":\"chunk\",\"cursor\":\"v1-%zu\",\"byteLength\":%zu}", i + 1,
+             output->said[i].len);
+    link_frame(link, 0x81, slice_text(text));
+    link_message(link, &output->said[i], log_at(output, i), i % 4 == 3 ? 37 : SIZE_MAX);
+}
+
+static void cursor_produced(struct network *n)
+{
+    if (n->session.leg)
+        send_chunk(n, n->session.leg, n->session.output.count - 1);
+}
+
+static void cursor_ended(struct network *n)
+{
+    if (!n->session.leg)
+        return;
+    link_frame(n->session.leg, 0x81, slice_text("{\"type\":\"exit\",\"cursor\":\"v1-9\",\"exit\":{\"code\":0}}"));
+    link_close(n->session.leg, 1000, "Terminal exited");
+}
+
+static bool cursor_attach(struct network *n, struct link *link, const struct http_head *head,
+                          struct writer *fields)
+{
+    struct slice cursor = query_text(head->target, "cursor");
+    uint64_t after = 0;
+
+    (void)fields;
+    must(!cursor.len || slice_u64(slice_from(cursor, 3), UINT64_MAX, &after));
+    must(after <= n->session.output.count);
+    /* the client may have resized the terminal */
+    must(slice_is(query_text(head->target, "cols"), n->accepted ? "" : "80"));
+    n->session.leg = link;
+    link_frame(link, 0x81, slice_text("{\"type\":\"ready\"}"));
+    for (size_t i = (size_t)after; i < n->session.output.count; i++)
+        send_chunk(n, link, i);
+    if (n->session.ended)
+        cursor_ended(n);
+    return true;
+}
+
+static const struct model cursor_model = {
+    .resume = HANDOVER_RESUME_CURSOR,
+    .end = HANDOVER_END_EXIT_JSON,
+    .target = "/ws/terminal?terminalId=x&cols=80&rows=24",
+    .session = "x",
+    .attach = cursor_attach,
+    .produced = cursor_produced,
+    .ended = cursor_ended,
+    .message = take_input,
+};
+
 /* ---- a session of OpenComputer: any number of readers at once ---- */
 static bool is_reader(const struct link *link)
 {
@@ -365,6 +435,34 @@ static void check_since(const struct network *n)
     buffer_free(&got);
 }
 
+/* Each chunk came once and whole, directly after its announcement. */
+static void check_cursor(const struct network *n)
+{
+    const struct log *said = &n->session.output;
+    unsigned ready = 0, exits = 0;
+    size_t chunks = 0;
+    char text[100];
+
+    for (size_t i = 0; i < n->got.count; i++) {
+        struct slice message = log_at(&n->got, i);
+        must(n->got.said[i].opcode == WS_TEXT);
+        ready += memmem(message.at, message.len, "ready", 5) != NULL;
+        exits += memmem(message.at, message.len, "exit", 4) != NULL;
+        if (!memmem(message.at, message.len, "chunk", 5))
+            continue;
+        must(chunks < said->count && i + 1 < n->got.count);
+        snprintf(text, sizeof text, "\"cursor\":\"v1-%zu\",\"byteLength\":%zu}", chunks + 1,
+                 said->said[chunks].len);
+        must(memmem(message.at, message.len, text, strlen(text)));
+        must(n->got.said[++i].opcode == WS_BINARY);
+        must(slice_equal(log_at(&n->got, i), log_at(said, chunks++)));
+    }
+    must(!n->accepted || (chunks == said->count && ready == 1 && exits == 1));
+    must(!n->accepted || n->t.reason == CLOSE_exec_completed);
+    must(n->gaps == 0 && n->exact >= (n->cuts && n->t.redials ? 1 : 0));
+    check_input(n, false);
+}
+
 static void check_scrollback(const struct network *n)
 {
     struct buffer got[2] = {buffer_with_limit(1 << 22), buffer_with_limit(1 << 22)};
@@ -398,6 +496,8 @@ static void check(const struct network *n)
         check_cell(n);
     else if (n->model->resume == HANDOVER_RESUME_SINCE)
         check_since(n);
+    else if (n->model->resume == HANDOVER_RESUME_CURSOR)
+        check_cursor(n);
     else
         check_scrollback(n);
     must(n->refused == !n->accepted);
@@ -483,12 +583,19 @@ static void cell_survives_a_cut_at_every_byte(void **state)
     at_every_byte(&cell_model, CUT, 1);
 }
 
+static void cursor_survives_a_cut_at_every_byte(void **state)
+{
+    (void)state;
+    at_every_byte(&cursor_model, CUT, 1);
+}
+
 static void all_survive_two_cuts(void **state)
 {
     (void)state;
     at_every_byte(&since_model, CUT_TWICE, 7);
     at_every_byte(&scrollback_model, CUT_TWICE, 7);
     at_every_byte(&cell_model, CUT_TWICE, 3);
+    at_every_byte(&cursor_model, CUT_TWICE, 3);
 }
 
 static void all_survive_a_move_at_every_byte(void **state)
@@ -497,11 +604,12 @@ static void all_survive_a_move_at_every_byte(void **state)
     at_every_byte(&since_model, MOVED, 3);
     at_every_byte(&scrollback_model, MOVED, 3);
     at_every_byte(&cell_model, MOVED, 1);
+    at_every_byte(&cursor_model, MOVED, 1);
 }
 
 static void all_survive_with_what_is_long(void **state)
 {
-    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
+    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model, &cursor_model};
 
     (void)state;
     for (unsigned i = 0; i < COUNT_OF(models); i++)
@@ -512,7 +620,7 @@ static void all_survive_with_what_is_long(void **state)
 /* The tunnel's state is written out and read back at any moment, beside cuts and moves. */
 static void all_survive_other_processes(void **state)
 {
-    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
+    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model, &cursor_model};
 
     (void)state;
     handing_over = true;
@@ -550,6 +658,7 @@ int main(void)
         cmocka_unit_test(since_survives_a_cut_at_every_byte),
         cmocka_unit_test(scrollback_survives_a_cut_at_every_byte),
         cmocka_unit_test(cell_survives_a_cut_at_every_byte),
+        cmocka_unit_test(cursor_survives_a_cut_at_every_byte),
         cmocka_unit_test(all_survive_two_cuts),
         cmocka_unit_test(all_survive_a_move_at_every_byte),
         cmocka_unit_test(all_survive_with_what_is_long),
