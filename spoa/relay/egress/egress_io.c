@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/egress/egress_io.h"
+#include "spoa/relay/egress/egress_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,12 +9,8 @@
 #include <unistd.h>
 
 #include "spoa/base/table/list.h"
-#include "spoa/net/stream.h"
-#include "spoa/proto/data_watch.h"
-#include "spoa/proto/hello_watch.h"
 #include "spoa/proto/proxy_header.h"
 
-#define BUFFER_MOST   ((size_t)64 << 10)  /* largest buffer, in bytes; there are two per direction */
 #define BUFFER_FAST   ((size_t)8 << 10)   /* bytes read from a fast destination; the rest is spliced */
 #define BUFFER_LEAST  ((size_t)2 << 10)   /* smallest read, in bytes */
 #define LEFT_MOST     ((size_t)16 << 10)  /* bytes that an evicted connection still delivers */
@@ -23,45 +19,13 @@
 #define LAST_WORDS    (5 * SECOND) /* longest time in which a closing peer takes none of the unsent bytes */
 #define TLS_HANDSHAKE 22           /* type of a TLS handshake record, its first byte (RFC 8446 section 5.1) */
 #define FAREWELL      (250 * MILLISECOND) /* time for HAProxy to notify the client inside a denied connection */
-#define UNSEEN_TIMES  4                   /* largest number of splices per event, of BUFFER_MOST bytes each */
+#define UNSEEN_TIMES  4                   /* largest number of splices per event, of EGRESS_BUFFER_MOST bytes each */
 #define HALF_CLOSED   (300 * SECOND)      /* longest silence of one side after the other has ended */
 
 static const char *const ends[] = {
 #define X(name, label, text) [EGRESS_##name] = (text),
     EGRESS_ENDS(X)
 #undef X
-};
-
-struct egress_io {
-    struct relay_thread *thread;
-    struct egress_io *next, **link;
-    struct stream client, destination;
-    bool connected,
-        over;  /* the destination is connected; the connection has ended, but may still be closing */
-    bool fast; /* the destination sends in bulk: only BUFFER_FAST bytes are read, the rest is spliced */
-    /* an inspected connection is no longer allowed: the client is not read, and still gets output until FAREWELL is over */
-    bool denied;
-    /* connection to HAProxy's listener for TLS, of an inspected connection before the client's first byte; otherwise -1 */
-    int inside;
-    bool client_ended, destination_ended; /* this side has sent its end; its input may still wait here */
-    struct handover handover;
-    uint8_t *texts; /* memory of the slices in `handover` */
-    struct limits_owner owner;
-    struct limits_use use;
-    struct loop_share *share;       /* the sandbox's share of the thread's time */
-    size_t held;                    /* bytes of memory that the limits know */
-    size_t room;                    /* bytes that may be read of each side at once; 0 while memory is short */
-    struct loop_timer look;         /* looks for memory while `room` is 0 */
-    uint64_t began, sent, received; /* time of the CONNECT in µs; bytes from the client, and to it */
-    struct hello_watch hello;
-    size_t cleared; /* first bytes of the client's input that may be forwarded */
-    size_t heard;   /* first bytes of the destination's input that `hello` has seen */
-    struct data_watch
-        handshake; /* of an inspected connection with TLS: finds the end of the client's handshake */
-    size_t shown;  /* first bytes of the client's input that `handshake` has seen */
-    struct question watch;
-    struct loop_timer again, expires; /* the next question to the agent; the token's expiry, or FAREWELL */
-    unsigned streams;                 /* number of the two streams that are not closed yet */
 };
 
 static bool is_inspected(const struct egress_io *io)
@@ -253,7 +217,7 @@ static enum client_hello wait_for_more(const struct egress_io *io)
     size_t len = buffer_len(&io->client.in);
     if (io->client_ended)
         return io->hello.begun || len == 0 ? CLIENT_HELLO_FOREIGN : CLIENT_HELLO_BAD;
-    return len - io->cleared < BUFFER_MOST ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
+    return len - io->cleared < EGRESS_BUFFER_MOST ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
 }
 
 /* Advances `cleared` over the client's bytes that may be forwarded. Ends the connection if a TLS client asks for another host than the
@@ -304,9 +268,9 @@ static void watch_handshake(struct egress_io *io)
 static void set_limits(struct egress_io *io)
 {
     size_t room = limits_room(io->thread->limits, &io->use, io->held) / 2; /* for each side */
-    io->room = room >= BUFFER_MOST ? BUFFER_MOST : room >= BUFFER_LEAST || io->held ? room : BUFFER_LEAST;
+    io->room = room >= EGRESS_BUFFER_MOST ? EGRESS_BUFFER_MOST : room >= BUFFER_LEAST || io->held ? room : BUFFER_LEAST;
     /* The buffer must have room for a whole ClientHello, or the connection could never go on. */
-    io->client.in.limit = (uint32_t)(io->room && !io->hello.done ? BUFFER_MOST : io->room);
+    io->client.in.limit = (uint32_t)(io->room && !io->hello.done ? EGRESS_BUFFER_MOST : io->room);
     io->destination.in.limit = (uint32_t)(io->fast && io->room > BUFFER_FAST ? BUFFER_FAST : io->room);
     if (!io->room && !loop_timer_active(&io->look))
         loop_timer_set(&io->look, LOOK_FOR_ROOM);
@@ -455,9 +419,10 @@ static bool accept_connect(struct egress_io *io)
 static void on_connected(void *owner)
 {
     struct egress_io *io = owner;
+    bool answered = io->connected; /* in the process that has handed it over */
     io->connected = true;
     stream_stop_time(&io->destination);
-    if (is_inspected(io) || accept_connect(io))
+    if (answered || is_inspected(io) || accept_connect(io))
         pump(io);
 }
 
@@ -509,11 +474,15 @@ static const struct stream_user destination_user = {.connected = on_connected,
 /* ---- the agent's decisions while the connection is open ---- */
 
 /* Asks the agent again about this connection, and subscribes to the answer. */
-static void watch(void *owner)
+void egress_io_watch(struct egress_io *io)
 {
-    struct egress_io *io = owner;
     if (slice_present(io->handover.ticket))
         agent_client_ask(io->thread->agent, &io->watch);
+}
+
+static void watch(void *owner)
+{
+    egress_io_watch(owner);
 }
 
 /* Ends a connection that is no longer allowed. A CONNECT without an answer gets a refusal. An inspected connection stays open for
@@ -578,13 +547,20 @@ bool egress_io_wants(const struct http_head *head)
     return slice_is(head->method, "CONNECT");
 }
 
-/* Reads the handover, a header field that HAProxy sets. Returns false if there is not exactly one, or if it lacks what an egress connection
- * needs. A metadata service's address is refused here once more, so that no fault of the agent can open it. */
-static bool read_handover(struct egress_io *io, const struct http_head *head, struct fail *why)
+static void set_owner(struct egress_io *io)
 {
-    struct slice text = http_get(head, HANDOVER_HEADER);
-    if (http_count(head, HANDOVER_HEADER) != 1 || text.len == 0)
-        return fail(why, "there is no " HANDOVER_HEADER ", or more than one");
+    const struct handover *h = &io->handover;
+    io->hello.done = !slice_present(h->sni);
+    io->owner = (struct limits_owner){.space = h->space,
+                                      .sandbox = h->sandbox,
+                                      .org = h->org,
+                                      .egress = true,
+                                      .most = h->most > 0 ? (uint64_t)h->most : 0};
+}
+
+/* A metadata service's address is refused here once more, so that no fault of the agent can open it. */
+bool egress_io_read(struct egress_io *io, struct slice text, struct fail *why)
+{
     io->texts = malloc(text.len);
     if (!io->texts)
         return fail(why, "out of memory");
@@ -598,7 +574,17 @@ static bool read_handover(struct egress_io *io, const struct http_head *head, st
     if (is_inspected(io) && !slice_present(h->inside))
         return fail(why,
                     HANDOVER_HEADER " does not prove whose connection is inspected: is the agent older?");
+    set_owner(io);
     return !cidr_is_metadata(&h->addr) || fail(why, "the address is a metadata service's");
+}
+
+/* Reads the handover, a header field that HAProxy sets. Returns false if there is not exactly one, or if it is not good. */
+static bool read_handover(struct egress_io *io, const struct http_head *head, struct fail *why)
+{
+    struct slice text = http_get(head, HANDOVER_HEADER);
+    if (http_count(head, HANDOVER_HEADER) != 1 || text.len == 0)
+        return fail(why, "there is no " HANDOVER_HEADER ", or more than one");
+    return egress_io_read(io, text, why);
 }
 
 static int dial(const struct egress_io *io, struct fail *why)
@@ -645,29 +631,35 @@ static void open_inspected(struct egress_io *io, int fd, struct slice early)
         pump(io);
 }
 
-static void open_streams(struct egress_io *io, int fd, int to, struct slice early)
+void egress_io_open(struct egress_io *io, int client, int destination)
 {
     struct relay_thread *thread = io->thread;
-    bool kept = early.len == 0 || buffer_put(&io->client.in, early);
-    io->streams = 2;
+    io->streams = destination >= 0 ? 2 : 1;
     add(io);
-    stream_open(&io->client, thread->loop, fd);
+    stream_open(&io->client, thread->loop, client);
     stream_join(&io->client, io->share);
-    if (to < 0) { /* no descriptor was free, or there is no route */
-        io->streams = 1;
+    if (destination < 0)
+        return;
+    stream_open(&io->destination, thread->loop, destination);
+    stream_join(&io->destination, io->share);
+}
+
+static void open_streams(struct egress_io *io, int fd, int to, struct slice early)
+{
+    bool kept = early.len == 0 || buffer_put(&io->client.in, early);
+    egress_io_open(io, fd, to);
+    if (to < 0) { /* no descriptor, or no route there */
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
         return;
     }
-    stream_open(&io->destination, thread->loop, to);
-    stream_join(&io->destination, io->share);
-    stream_set_time(&io->destination, thread->settings.dial_timeout);
+    stream_set_time(&io->destination, io->thread->settings.dial_timeout);
     if (!kept)
         end(io, EGRESS_MEMORY);
     else
-        watch(io);
+        egress_io_watch(io);
 }
 
-static struct egress_io *new_io(struct relay_thread *thread)
+struct egress_io *egress_io_new(struct relay_thread *thread)
 {
     struct egress_io *io = calloc(1, sizeof *io);
     if (!io)
@@ -679,12 +671,12 @@ static struct egress_io *new_io(struct relay_thread *thread)
     io->handover = handover_none();
     io->client = (struct stream){.user = &client_user,
                                  .owner = io,
-                                 .in = buffer_with_limit(BUFFER_MOST + thread->settings.head_size),
-                                 .out = buffer_with_limit(BUFFER_MOST)};
+                                 .in = buffer_with_limit(EGRESS_BUFFER_MOST + thread->settings.head_size),
+                                 .out = buffer_with_limit(EGRESS_BUFFER_MOST)};
     io->destination = (struct stream){.user = &destination_user,
                                       .owner = io,
-                                      .in = buffer_with_limit(BUFFER_MOST),
-                                      .out = buffer_with_limit(BUFFER_MOST)};
+                                      .in = buffer_with_limit(EGRESS_BUFFER_MOST),
+                                      .out = buffer_with_limit(EGRESS_BUFFER_MOST)};
     io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
     loop_timer_open(&io->again, thread->loop, watch, io);
     loop_timer_open(&io->expires, thread->loop, on_expired, io);
@@ -692,7 +684,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
     return io;
 }
 
-static bool enter(struct egress_io *io)
+bool egress_io_enter(struct egress_io *io)
 {
     const struct relay_thread *thread = io->thread;
     const struct handover *h = &io->handover;
@@ -709,20 +701,25 @@ static bool enter(struct egress_io *io)
     return false;
 }
 
-static void give_up(struct egress_io *io, int fd, enum refusal refusal)
+void egress_io_forget(struct egress_io *io)
 {
-    struct relay_thread *thread = io->thread;
     loop_timer_close(&io->look);
     loop_timer_close(&io->again);
     loop_timer_close(&io->expires);
     free(io->texts);
     free(io);
+}
+
+static void give_up(struct egress_io *io, int fd, enum refusal refusal)
+{
+    struct relay_thread *thread = io->thread;
+    egress_io_forget(io);
     relay_thread_refuse(thread, fd, NULL, refusal);
 }
 
 void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head *head, struct slice early)
 {
-    struct egress_io *io = new_io(thread);
+    struct egress_io *io = egress_io_new(thread);
     struct fail why;
     if (!io) {
         relay_thread_refuse(thread, fd, NULL, REFUSAL_relay_unavailable);
@@ -733,18 +730,11 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
         give_up(io, fd, fail_of_memory(&why) ? REFUSAL_relay_unavailable : REFUSAL_bad_request);
         return;
     }
-    const struct handover *h = &io->handover;
-    io->hello.done = !slice_present(h->sni);
-    io->owner = (struct limits_owner){.space = h->space,
-                                      .sandbox = h->sandbox,
-                                      .org = h->org,
-                                      .egress = true,
-                                      .most = h->most > 0 ? (uint64_t)h->most : 0};
     if (thread->draining) {
         give_up(io, fd, REFUSAL_draining);
         return;
     }
-    if (!enter(io)) {
+    if (!egress_io_enter(io)) {
         give_up(io, fd, REFUSAL_too_many_connections);
         return;
     }
@@ -764,6 +754,17 @@ void egress_ios_end(struct relay_thread *thread, bool late)
             stream_close(&io->destination);
         }
     }
+}
+
+void egress_io_end(struct egress_io *io)
+{
+    if (!io->over && !io->connected && !is_inspected(io))
+        refuse(io, EGRESS_RESTARTING, REFUSAL_relay_unavailable);
+    else
+        end(io, EGRESS_RESTARTING);
+    stream_send(&io->client); /* nobody sends the rest */
+    stream_close(&io->client);
+    stream_close(&io->destination);
 }
 
 /* ---- eviction ---- */

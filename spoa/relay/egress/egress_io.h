@@ -23,6 +23,8 @@ bool egress_io_wants(const struct http_head *head);
 void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head *head, struct slice early);
 /* Ends all egress connections of a thread that drains, after their unsent output. late: closes them at once. */
 void egress_ios_end(struct relay_thread *thread, bool late);
+/* Ends, at once, a connection that was not handed over to another process. A CONNECT that waits is answered with 503 and Retry-After. */
+void egress_io_end(struct egress_io *io);
 
 /* A round of eviction, when memory is short: adds the thread's connections to the candidates. */
 void egress_ios_look(struct relay_thread *thread, struct limits_round *round);

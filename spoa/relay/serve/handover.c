@@ -10,9 +10,13 @@
 #include <unistd.h>
 
 #include "spoa/base/bytes/heap.h"
+#include "spoa/relay/egress/egress_handover.h"
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
 
-enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18, FDS = 2 /* of a tunnel */ };
+enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18, FDS = 2 /* of a record */ };
+
+/* The first byte of a record. */
+enum kind { TUNNEL = 't', EGRESS = 'e' };
 
 static size_t records_at(size_t descriptors)
 {
@@ -59,17 +63,38 @@ static void flush(struct handover_file *file, struct buffer *out)
     buffer_cut(out, 0);
 }
 
-/* Appends the record of a tunnel to `out`, by `write`. Returns false if nobody can go on with the tunnel. */
-static bool write_tunnel(struct handover_file *file, struct buffer *out, struct tunnel_seat *seat,
-                         bool (*write)(struct tunnel_seat *seat, struct buffer *to, int fds[FDS]))
+static bool put_kind(struct buffer *to, enum kind kind)
+{
+    const uint8_t byte = (uint8_t)kind;
+    return buffer_put(to, slice_of(&byte, 1));
+}
+
+static bool hand_over_tunnel(void *seat, struct buffer *to, int fds[FDS])
+{
+    return put_kind(to, TUNNEL) && tunnel_hand_over(seat, to, fds);
+}
+
+static bool salvage_tunnel(void *seat, struct buffer *to, int fds[FDS])
+{
+    return put_kind(to, TUNNEL) && tunnel_salvage(seat, to, fds);
+}
+
+static bool hand_over_egress(void *io, struct buffer *to, int fds[FDS])
+{
+    return put_kind(to, EGRESS) && egress_hand_over(io, to, fds);
+}
+
+/* Appends the record of a tunnel or a connection to `out`, by `write`. Returns false if nobody can go on with it. */
+static bool write_record(struct handover_file *file, struct buffer *out, void *object,
+                         bool (*write)(void *object, struct buffer *to, int fds[FDS]))
 {
     size_t at = buffer_len(out), place = atomic_fetch_add(&file->taken, FDS);
     uint32_t len = 0;
     int fds[FDS] = {-1, -1};
 
-    if (place + FDS > file->room)
+    if (file->fd < 0 || place + FDS > file->room)
         return false;
-    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) && write(seat, out, fds);
+    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) && write(object, out, fds);
     for (size_t i = 0; i < FDS; i++)
         file->descriptors[place + i] = good && (fds[i] < 0 || fcntl(fds[i], F_SETFD, 0) == 0) ? fds[i] : -1;
     if (!good) {
@@ -89,8 +114,13 @@ void handover_write(struct handover_file *file, struct relay_thread *thread)
 
     for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
-        if (file->fd < 0 || !write_tunnel(file, &out, p, tunnel_hand_over))
+        if (!write_record(file, &out, p, hand_over_tunnel))
             tunnel_io_end(p, CLOSE_restarting);
+    }
+    for (struct egress_io *p = egress_io_next(thread, NULL), *next; p; p = next) {
+        next = egress_io_next(thread, p);
+        if (!write_record(file, &out, p, hand_over_egress))
+            egress_io_end(p);
     }
     flush(file, &out);
     buffer_free(&out);
@@ -101,7 +131,7 @@ uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat)
     struct buffer out = buffer_with_limit(RECORD_MAX);
     uint64_t at = atomic_load(&file->end);
 
-    if (!write_tunnel(file, &out, seat, tunnel_salvage))
+    if (!write_record(file, &out, seat, salvage_tunnel))
         return 0;
     flush(file, &out);
     return at;
@@ -109,9 +139,9 @@ uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat)
 
 void handover_spoil(struct handover_file *file, uint64_t at)
 {
-    static const uint8_t no_version[] = {0xff, 0xff, 0xff, 0xff};
+    static const uint8_t no_kind[] = {0xff, 0xff, 0xff, 0xff};
 
-    if (!write_all(file->fd, slice_of(no_version, sizeof no_version), at + sizeof(uint32_t)))
+    if (!write_all(file->fd, slice_of(no_kind, sizeof no_kind), at + sizeof(uint32_t)))
         atomic_store(&file->failed, true);
 }
 
@@ -192,6 +222,17 @@ static bool is_left_out(const struct handover_records *r, unsigned number)
     return false;
 }
 
+/* A record of a kind that this program does not know is lost, as one of another version. */
+static bool read_one(struct relay_thread *thread, struct slice record, int fds[FDS])
+{
+    uint8_t kind = record.len ? record.at[0] : 0;
+
+    fds[0] = fds[1] = -1;
+    if (kind == TUNNEL)
+        return tunnel_take_over(thread, slice_from(record, 1), fds);
+    return kind == EGRESS && egress_take_over(thread, slice_from(record, 1), fds);
+}
+
 void handover_read(struct handover_records *r, struct relay_thread *thread)
 {
     struct slice rest = r->bytes, record;
@@ -201,7 +242,7 @@ void handover_read(struct handover_records *r, struct relay_thread *thread)
         if (i % r->step != r->first)
             continue;
         note_read(r, (unsigned)i + 1);
-        bool taken = !is_left_out(r, (unsigned)i) && tunnel_take_over(thread, record, fds);
+        bool taken = !is_left_out(r, (unsigned)i) && read_one(thread, record, fds);
         note_read(r, 0);
         r->taken += taken;
         r->lost += !taken;

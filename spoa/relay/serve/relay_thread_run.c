@@ -88,7 +88,6 @@ void relay_thread_drain(struct relay_thread *thread)
 static void hand_over(struct relay_thread *thread)
 {
     handover_write(thread->handover, thread);
-    egress_ios_end(thread, true);
     mux_ios_drain(thread, true, true);
     /* the kernel forgets what the loop has watched: here on all cores, otherwise in execve */
     loop_free(thread->loop);
