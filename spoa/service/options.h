@@ -71,6 +71,7 @@ struct option {
     const char *example; /* JSON text for the sample file, if there is no default */
     bool secret;         /* OPTION_PATH: nobody else should be able to read the file */
     bool later;          /* OPTION_PATH: the file may be created after the start */
+    bool restart;        /* the value is read at start only: a reload keeps the old one */
     const char *old;     /* the key's former name, which is still read, or NULL */
 };
 
@@ -114,7 +115,7 @@ struct option_value { /* a form such as "a duration from 1s to 1h" */
 };
 /* Returns the form of a key's values. */
 struct option_value options_value(const struct option *option);
-void options_help(FILE *to, const struct option *table, size_t count); /* for -h */
+void options_help(FILE *to, const struct option *table, size_t count);   /* for -h */
 void options_manual(FILE *to, const struct option *table, size_t count); /* roff, a .TP for each key */
 /* A whole document with each key at its default, or its example, and its help as a comment. Keys must be in
  * the order of their sections, of which there is one level. */

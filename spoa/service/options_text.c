@@ -122,6 +122,8 @@ void options_help(FILE *to, const struct option *table, size_t count)
         fprintf(to, "; default: %s", default_text(&table[i]));
         if (table[i].old)
             fprintf(to, "; was `%s`", table[i].old);
+        if (table[i].restart)
+            fprintf(to, "; a change needs a restart");
         fprintf(to, ")\n");
     }
 }
@@ -151,6 +153,8 @@ void options_manual(FILE *to, const struct option *table, size_t count)
             fprintf(to, "; was ");
             print_roff(to, table[i].old);
         }
+        if (table[i].restart)
+            fprintf(to, "; a change needs a restart");
         fprintf(to, ".\n");
     }
 }

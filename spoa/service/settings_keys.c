@@ -69,11 +69,11 @@ static const struct option rows[] = {
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
      "folders for sockets of `http+unix:` workers", RANGE(0, NET_FOLDERS_MAX), .check = check_folder,
      .example = "[\"/run/cell/\"]"},
-    {"log_level", OPTION_ENUM, AT(log_level), "info", "lowest level that is logged", ANY,
-     .names = log_levels},
+    {"log_level", OPTION_ENUM, AT(log_level), "info", "lowest level that is logged", ANY, .names = log_levels,
+     .restart = true},
     {"seccomp", OPTION_ENUM, AT(seccomp), "on",
-     "an unneeded system call fails (`on`) or ends the process (`kill`); read at start only", ANY,
-     .names = seccomp_modes},
+     "an unneeded system call fails (`on`) or ends the process (`kill`)", ANY, .names = seccomp_modes,
+     .restart = true},
 };
 static const struct option_part own_keys = OPTION_PART(rows);
 

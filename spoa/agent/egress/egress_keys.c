@@ -39,8 +39,8 @@ static const struct option rows[] = {
      .form = "an object of name: address", .example = "{ \"registry.example.org\": \"192.0.2.7\" }"},
     {"egress.lookup", OPTION_DURATION, AT(lookup), "700ms",
      "longest wait of a CONNECT for DNS, after `agent.lookup`; both together below HAProxy's "
-     "`CELLGATE_DECISION_TIMEOUT`; read at start only",
-     RANGE(1, SECONDS(30))},
+     "`CELLGATE_DECISION_TIMEOUT`",
+     RANGE(1, SECONDS(30)), .restart = true},
     {"egress.private_networks", OPTION_TEXTS, AT(private_networks), OPTION_NONE,
      "loopback networks that a rule with `private` may reach", RANGE(0, 64), .check = option_check_network,
      .example = "[\"127.0.0.1\"]"},

@@ -15,9 +15,9 @@ static const char *check_backoff(struct slice text)
 
 static const struct option rows[] = {
     {"relay.listen", OPTION_ADDRESS, AT(listen), "unix@/run/cellgate/relay.sock",
-     "where HAProxy hands over upgrades; a Unix socket", ANY},
+     "where HAProxy hands over upgrades; a Unix socket", ANY, .restart = true},
     {"relay.agent", OPTION_ADDRESS, AT(agent), "unix@/run/cellgate/agent-relay.sock",
-     "the agent's relay_listen; a Unix socket", ANY},
+     "the agent's relay_listen; a Unix socket", ANY, .restart = true},
     {"relay.egress_tls", OPTION_ADDRESS, AT(egress_tls), "unix@/run/cellgate/egress-tls.sock",
      "HAProxy's listener for inspected TLS; a Unix socket", ANY},
     {"relay.egress_http", OPTION_ADDRESS, AT(egress_http), "unix@/run/cellgate/egress-http.sock",
@@ -32,19 +32,17 @@ static const struct option rows[] = {
     {"relay.worker_tls", OPTION_ADDRESS, AT(worker_tls), "unix@/run/cellgate/worker-tls.sock",
      "HAProxy's listener for https workers; a Unix socket", ANY},
     {"relay.admin", OPTION_ADDRESS, AT(admin), "127.0.0.1:9102",
-     "metrics, health and views over HTTP; loopback or Unix socket", ANY},
+     "metrics, health and views over HTTP; loopback or Unix socket", ANY, .restart = true},
     {"relay.monitor", OPTION_ADDRESS, AT(monitor), OPTION_NONE,
-     "`/metrics`, `/livez` and `/readyz` alone, for Prometheus and a kubelet; any address; not set: none; "
-     "read at "
-     "start only",
-     ANY, .example = "\"0.0.0.0:9104\""},
+     "`/metrics`, `/livez` and `/readyz` alone, for Prometheus and a kubelet; any address; not set: none",
+     ANY, .example = "\"0.0.0.0:9104\"", .restart = true},
     {"relay.monitor_token_file", OPTION_PATH, AT(monitor_token_file), OPTION_NONE,
      "its first line is the bearer token that `/metrics` of `monitor` wants; not set: none", ANY,
-     .secret = true},
+     .secret = true, .restart = true},
     {"relay.control", OPTION_ADDRESS, AT(control), "unix@/run/cellgate/relay.control.sock",
-     "the operator's commands; a Unix socket", ANY},
+     "the operator's commands; a Unix socket", ANY, .restart = true},
     {"relay.threads", OPTION_INT, AT(threads), "0", "tunnel threads; 0: one per processor",
-     RANGE(0, SETTINGS_THREADS_MAX)},
+     RANGE(0, SETTINGS_THREADS_MAX), .restart = true},
 
     {"relay.connect_budget", OPTION_DURATION, AT(connect_budget), "5s", "retries of a tunnel's first dial",
      RANGE(0, MINUTES(10))},
@@ -79,7 +77,7 @@ static const struct option rows[] = {
      RANGE(0, HOURS(24 * 365))},
 
     {"relay.buffer", OPTION_SIZE, AT(buffer), "256KiB", "data held per direction of a tunnel",
-     RANGE(KIB(16), MIB(64))},
+     RANGE(KIB(16), MIB(64)), .restart = true},
     {"relay.memory", OPTION_SIZE, AT(memory), "256MiB",
      "data held for all tunnels; beyond it the largest holders wait", RANGE(MIB(1), GIB(1024))},
     {"relay.max_message", OPTION_SIZE, AT(max_message), "64MiB", "a longer message ends its tunnel",
@@ -106,9 +104,11 @@ static const struct option rows[] = {
     {"relay.drain", OPTION_DURATION, AT(drain), "30s", "time over which a stopping relay closes its tunnels",
      RANGE(0, HOURS(24))},
     {"relay.max_restarts", OPTION_INT, AT(max_restarts), "5",
-     "servers of the relay that may die within a minute before its keeper gives up", RANGE(0, 60)},
+     "servers of the relay that may die within a minute before its keeper gives up", RANGE(0, 60),
+     .restart = true},
     {"relay.upgrade_timeout", OPTION_DURATION, AT(upgrade_timeout), "10s",
-     "how long the new program may take to serve before the old one goes on", RANGE(100, MINUTES(5))},
+     "how long the new program may take to serve before the old one goes on", RANGE(100, MINUTES(5)),
+     .restart = true},
 };
 
 const struct option_part relay_keys = OPTION_PART(rows);

@@ -309,6 +309,30 @@ static void every_key_is_unique_and_explained(void **state)
     }
 }
 
+static void what_a_reload_does_not_change_is_said_by_the_row(void **state)
+{
+    (void)state;
+    size_t count, restart = 0;
+    const struct option *table = settings_options(&count);
+    for (size_t i = 0; i < count; i++) {
+        restart += table[i].restart;
+        assert_null(strstr(table[i].help, "at start"));
+        char *text = NULL;
+        size_t len = 0;
+        FILE *to = open_memstream(&text, &len);
+        options_help(to, &table[i], 1);
+        options_manual(to, &table[i], 1);
+        fclose(to);
+        const char *first = strstr(text, "; a change needs a restart)"),
+                   *second = strstr(text, "; a change needs a restart.");
+        assert_int_equal(first && second, table[i].restart);
+        free(text);
+    }
+    assert_true(restart > 30);
+    assert_true(options_find(table, count, slice_text("agent.lookup"))->restart);
+    assert_false(options_find(table, count, slice_text("relay.keepalive"))->restart);
+}
+
 static void the_sample_says_what_is_so_without_it(void **state)
 {
     (void)state;
@@ -356,6 +380,7 @@ int main(void)
         cmocka_unit_test(running_out_of_memory_is_an_error),
         cmocka_unit_test(the_sample_says_what_is_so_without_it),
         cmocka_unit_test(every_key_is_unique_and_explained),
+        cmocka_unit_test(what_a_reload_does_not_change_is_said_by_the_row),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
