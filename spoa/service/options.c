@@ -389,6 +389,45 @@ bool options_equal(const struct option *table, size_t count, const void *a, cons
     return same;
 }
 
+static size_t field_size(enum option_type type)
+{
+    switch (type) {
+    case OPTION_BOOL:
+        return sizeof(bool);
+    case OPTION_ENUM:
+        return sizeof(int);
+    case OPTION_ADDRESS:
+        return sizeof(struct net_address);
+    case OPTION_NODE:
+        return 0;
+    default:
+        return sizeof(int64_t);
+    }
+}
+
+/* A text that is not set and an empty one are different. */
+static uint64_t text_mark(const struct hash_secret *secret, const char *text)
+{
+    return text ? hash_keyed(secret, slice_of((const uint8_t *)text, strlen(text) + 1)) : 0;
+}
+
+uint64_t options_mark(const struct option *option, const struct hash_secret *secret, const void *values)
+{
+    const void *at = (const char *)values + option->offset;
+    const struct texts *texts = at;
+    uint64_t mark = 0;
+
+    if (option->type == OPTION_TEXT || option->type == OPTION_PATH)
+        return text_mark(secret, *(char *const *)at);
+    if (option->type != OPTION_TEXTS)
+        return hash_keyed(secret, slice_of(at, field_size(option->type)));
+    for (size_t i = 0; i < texts->count; i++) {
+        const uint64_t both[] = {mark, text_mark(secret, texts->at[i])};
+        mark = hash_keyed(secret, slice_of((const uint8_t *)both, sizeof both));
+    }
+    return mark;
+}
+
 enum file_exposure options_exposed_secret(const struct option *table, size_t count, const void *values,
                                           const char *other, size_t *at, struct fail *what)
 {

@@ -22,6 +22,7 @@
 #include "spoa/base/json/json.h"
 #include "spoa/base/os/fail.h"
 #include "spoa/base/os/file.h"
+#include "spoa/base/table/hash.h"
 
 /*
  * type      field                  in the file
@@ -93,6 +94,9 @@ void options_free(const struct option *table, size_t count, void *out);
 
 /* Returns whether two structs that options_read filled are equal; nodes of two documents never are. */
 bool options_equal(const struct option *table, size_t count, const void *a, const void *b);
+
+/* Returns a mark of one value: values whose marks differ are different. Nodes all have the same mark. */
+uint64_t options_mark(const struct option *option, const struct hash_secret *secret, const void *values);
 
 /* Judges the secret files from table[*at] on until one is more exposed than FILE_PRIVATE; *at is then after it, and *what says who can do
  * what with it (file_exposure). Keys that begin with `other` are another daemon's, whose account nobody knows here; NULL:

@@ -211,3 +211,36 @@ void settings_log_warnings(const struct settings *settings, struct log *log)
     for (size_t i = 0; i < settings->warnings.count; i++)
         log_write(log, LOG_WARN, "configuration", LOG_TEXT("warning", settings->warnings.at[i]));
 }
+
+bool settings_mark(const struct settings *settings, struct settings_marks *marks)
+{
+    size_t keys;
+    const struct option *table = settings_options(&keys);
+
+    if (!hash_secret_init(&marks->secret))
+        return false;
+    for (size_t i = 0; i < keys; i++)
+        marks->of[i] = options_mark(&table[i], &marks->secret, settings);
+    return true;
+}
+
+/* Both daemons read the keys without a section, and each of the other keys is read by one daemon. */
+static bool is_read_by(enum settings_daemon daemon, const char *key)
+{
+    static const char of_relay[] = "relay.";
+    bool relays = strncmp(key, of_relay, sizeof of_relay - 1) == 0;
+
+    return !strchr(key, '.') || relays == (daemon == SETTINGS_OF_RELAY);
+}
+
+void settings_log_ignored(const struct settings *settings, const struct settings_marks *start,
+                          enum settings_daemon daemon, struct log *log)
+{
+    size_t keys;
+    const struct option *table = settings_options(&keys);
+
+    for (size_t i = 0; i < keys; i++)
+        if (table[i].restart && is_read_by(daemon, table[i].key) &&
+            options_mark(&table[i], &start->secret, settings) != start->of[i])
+            log_write(log, LOG_WARN, "a change of this key needs a restart", LOG_TEXT("key", table[i].key));
+}

@@ -56,6 +56,18 @@ void settings_free(struct settings *settings);
 void settings_print_warnings(const struct settings *settings, FILE *to);
 void settings_log_warnings(const struct settings *settings, struct log *log);
 
+/* Marks of the values that the start has read (options_mark): a reload compares those of keys that need a restart. */
+struct settings_marks {
+    struct hash_secret secret;
+    uint64_t of[SETTINGS_KEYS_MAX];
+};
+/* Returns false if the kernel provides no random bytes. */
+bool settings_mark(const struct settings *settings, struct settings_marks *marks) MUST_CHECK;
+enum settings_daemon { SETTINGS_OF_AGENT, SETTINGS_OF_RELAY };
+/* Logs a warning for each key of this daemon whose value is not the one of the start, and which a reload does not change. */
+void settings_log_ignored(const struct settings *settings, const struct settings_marks *start,
+                          enum settings_daemon daemon, struct log *log);
+
 /* Returns whether a worker may be reached at this address: in worker_networks, and never where clouds have metadata services. */
 bool settings_worker_allowed(const struct settings *settings, const struct address *address);
 /* Returns the folder of worker_sockets that the Unix socket is in, or NULL. Compares names only; net_connect_beneath makes sure that no

@@ -96,6 +96,7 @@ static void log_warnings(struct agent *a, const struct policy *policy)
     warn_of_secrets(a, table, count, policy->settings);
     warn_of_secrets(a, directory->kind->options, directory->kind->options_count, directory->own);
     settings_log_warnings(policy->settings, a->options.log);
+    settings_log_ignored(policy->settings, &a->start, SETTINGS_OF_AGENT, a->options.log);
     const struct texts *warnings = tokens_warnings(policy->tokens);
     for (size_t i = 0; i < warnings->count; i++)
         log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
@@ -386,6 +387,8 @@ static bool find_peers(struct agent *a, const struct settings_agent *settings, s
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct snapshot_parts parts = {.policy = policy};
+    if (!settings_mark(policy->settings, &a->start))
+        return fail(why, "no random bytes");
     a->route_names = metric_names_new(agent_metrics_no_route, AGENT_METRICS_ROUTES);
     if (!a->route_names)
         return fail(why, "out of memory");

@@ -16,6 +16,7 @@
 
 struct agent {
     struct agent_options options;
+    struct settings_marks start; /* of the settings that the agent has started with */
     struct metric_names *route_names;
     struct metric families[AGENT_METRICS];
     struct metrics *metrics;

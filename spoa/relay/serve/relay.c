@@ -36,6 +36,7 @@ struct sample {
 
 struct relay {
     struct relay_options options;
+    struct settings_marks start; /* of the settings that the relay has started with */
     struct limits *limits;
     struct relay_metrics *metrics;
     struct mux_sessions *mux_sessions;
@@ -162,6 +163,8 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
 
     if (!fit_files(settings, &tunnels, why))
         return false;
+    if (!settings_mark(settings, &r->start))
+        return fail(why, "no random bytes");
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
     r->metrics = relay_metrics_new();
@@ -430,6 +433,7 @@ static bool reload(struct relay *r, struct fail *why)
         note_settings(r, &limits);
         each_thread(r, set_thread, &thread_settings);
         settings_log_warnings(settings, r->options.log);
+        settings_log_ignored(settings, &r->start, SETTINGS_OF_RELAY, r->options.log);
     }
     settings_free(settings);
     return good;

@@ -41,8 +41,8 @@ void relay_stop(struct relay *relay);
 void relay_drain(struct relay *relay);
 /* Asks the keeper for an upgrade. Returns false if there is no keeper. */
 bool relay_upgrade(struct relay *relay, bool same);
-/* Reads the configuration again; a bad one leaves the running one in force and is logged. Sockets, threads,
- * admin listeners and `buffer` stay as they were at the start. */
+/* Reads the configuration again; a bad one leaves the running one in force and is logged. Keys that need a restart (struct option) keep
+ * the value of the start, and are logged. */
 void relay_reload(struct relay *relay);
 /* Returns true if the relay can serve. *why is the reason, one line for operators. */
 bool relay_ready(const struct relay *relay, const char **why);

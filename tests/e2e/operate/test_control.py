@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from cell import BIN, stop, stop_listening, until
@@ -328,6 +329,72 @@ def test_daemons_log_the_old_names_of_keys(tunnels):
             reloads = log.read_text().count("reloaded")
             cell.kill(who, signal.SIGHUP)
             until(lambda log=log, reloads=reloads: log.read_text().count("reloaded") > reloads, 10, "no reload")
+
+
+# A value other than the default and than the tests' own, for each key that a reload does not change; {} is a folder.
+OTHERWISE = {
+    "log_level": "warn",
+    "seccomp": "on",
+    "agent.listen": "unix@{}/agent",
+    "agent.haproxy_user": "daemon",
+    "agent.relay_listen": "unix@{}/agent-relay",
+    "agent.relay_user": "daemon",
+    "agent.admin": "unix@{}/admin",
+    "agent.monitor": "127.0.0.1:1",
+    "agent.monitor_token_file": "k1.secret",
+    "agent.control": "unix@{}/control",
+    "agent.threads": 63,
+    "agent.lookup": "201ms",
+    "agent.max_subscriptions": 1001,
+    "agent.name_servers": ["192.0.2.1"],
+    "agent.ticket_secret_file": "other.secret",
+    "relay.listen": "unix@{}/relay",
+    "relay.agent": "unix@{}/agent-relay",
+    "relay.admin": "unix@{}/admin",
+    "relay.monitor": "127.0.0.1:1",
+    "relay.monitor_token_file": "k1.secret",
+    "relay.control": "unix@{}/control",
+    "relay.threads": 63,
+    "relay.buffer": "17KiB",
+    "relay.max_restarts": 6,
+    "relay.upgrade_timeout": "11s",
+    "renew.redis": "127.0.0.1:1",
+    "renew.user": "another",
+    "renew.password_file": "k1.secret",
+    "renew.database": 1,
+    "renew.key": "another",
+    "renew.every": "61s",
+    "renew.max_length": 1,
+    "egress.lookup": "699ms",
+}
+
+
+def test_a_reload_names_the_keys_that_it_does_not_change(cells, tmp_path):
+    cell = cells(config={"relay": {"threads": 1}})
+    options = subprocess.check_output([BIN / "cellgate", "options"], text=True)
+    assert set(re.findall(r"^ *([a-z0-9_.]+)(?: .*)?\n.*; a change needs a restart\)$", options, re.M)) == set(OTHERWISE)
+    config = cell.config | {"relay": {"threads": 1}}
+    for key, value in OTHERWISE.items():
+        *section, name = key.split(".")
+        to = config.setdefault(*section, {}) if section else config
+        to[name] = value.format(tmp_path) if isinstance(value, str) else value
+
+    def reload(who):
+        """The keys that the daemon names at a reload."""
+        file = cell.run_dir / f"{who}.log"
+        before = len(file.read_text())
+        cell.kill(who, signal.SIGHUP)
+        until(lambda: re.search("msg=.*reloaded", file.read_text()[before:]), 10, f"{who} does not reload")
+        # the agent's warnings follow the line of the reload
+        return lambda: set(re.findall(r'msg="a change of this key needs a restart" key=(\S+)', file.read_text()[before:]))
+
+    assert reload("agent")() == reload("relay")() == set()
+    cell.config_file.write_text(json.dumps(config))
+    for who in ("agent", "relay"):
+        mine = {key for key in OTHERWISE if "." not in key or key.startswith("relay.") == (who == "relay")}
+        overridden = set(re.findall("-o\0([a-z_.]+)=", Path(f"/proc/{cell.pid(who)}/cmdline").read_text()))
+        named, wanted = reload(who), mine - overridden
+        until(lambda named=named, wanted=wanted: named() == wanted, 10, f"{who} does not name {wanted}, and no other")
 
 
 def test_a_daemon_that_is_stopped_is_waited_for_and_told(tunnels, operator):
