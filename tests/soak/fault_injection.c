@@ -231,24 +231,20 @@ static void take_thread(void)
 
 static _Atomic uint64_t *takings;
 
-/* Only a thread that takes a tunnel over asks for these flags; the keeper, which has one thread, does so too. */
-int fcntl(int fd, int command, ...)
+/* Only a thread that takes a tunnel over asks whether its socket listens. */
+int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict size)
 {
-    static int (*real)(int, int, ...);
-    va_list more;
+    static int (*real)(int, int, int, void *, socklen_t *);
 
-    va_start(more, command);
-    void *argument = va_arg(more, void *);
-    va_end(more);
-    if (command == F_GETFD && takings && atomic_load(takings) && gettid() != getpid()) {
+    if (name == SO_ACCEPTCONN && level == SOL_SOCKET && takings && atomic_load(takings)) {
         static atomic_bool dies; /* of one thread: two that crash at the same time are one death */
         if (atomic_exchange(&dies, true))
             pause();
         atomic_fetch_sub(takings, 1);
         raise(SIGSEGV);
     }
-    real = real ? real : (int (*)(int, int, ...))next("fcntl");
-    return real(fd, command, argument);
+    real = real ? real : (int (*)(int, int, int, void *, socklen_t *))next("getsockopt");
+    return real(fd, level, name, value, size);
 }
 
 __attribute__((constructor)) static void map_all(void)

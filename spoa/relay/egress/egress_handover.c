@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/egress/egress_handover.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "spoa/base/bytes/image.h"
 #include "spoa/relay/egress/egress_parts.h"
@@ -16,9 +14,8 @@ enum {
 
 /* What a record has. It does not say whether a side has ended: the side's socket says so again. */
 struct egress_record {
-    uint32_t client, destination; /* descriptors plus one */
-    struct buffer handover;       /* in the form of HAProxy's header */
-    struct buffer in[2], out[2];  /* of the client and of the destination */
+    struct buffer handover;      /* in the form of HAProxy's header */
+    struct buffer in[2], out[2]; /* of the client and of the destination */
     struct hello_watch hello;
     uint64_t cleared, heard, began, sent, received;
     bool fast;
@@ -41,8 +38,6 @@ static const struct image_field hello_fields[] = {
 static IMAGE_TABLE(hello_table, struct hello_watch, hello_fields);
 
 static const struct image_field fields[] = {
-    IMAGE_NUMBER(struct egress_record, client, INT32_MAX),
-    IMAGE_NUMBER(struct egress_record, destination, INT32_MAX),
     IMAGE_BUFFER(struct egress_record, handover, UPGRADE_HEAD_MAX),
     IMAGE_BUFFERS(struct egress_record, in, BUFFER_LIMIT_MAX),
     IMAGE_BUFFERS(struct egress_record, out, BUFFER_LIMIT_MAX),
@@ -96,8 +91,6 @@ bool egress_hand_over(struct egress_io *io, struct buffer *to, int fds[2])
     if (good) {
         fds[CLIENT] = stream_fd(&io->client);
         fds[OUTSIDE] = stream_fd(&io->destination);
-        record.client = (uint32_t)(fds[CLIENT] + 1);
-        record.destination = (uint32_t)(fds[OUTSIDE] + 1);
         image_part(&image, &record_table, &record);
     }
     buffer_free(&record.handover);
@@ -147,32 +140,22 @@ static bool make(struct relay_thread *thread, struct egress_record *record, cons
     return true;
 }
 
-static bool is_open(int fd)
-{
-    return fd > STDERR_FILENO && fcntl(fd, F_GETFD) >= 0;
-}
-
 /* The server before may have been taken over: it could have written any number. */
-static bool is_sane(const struct egress_record *r, const int fds[2])
+static bool is_sane(const struct egress_record *r)
 {
     return r->cleared <= buffer_len(&r->in[CLIENT]) && r->heard <= buffer_len(&r->in[OUTSIDE]) &&
-           r->hello.head_len <= sizeof r->hello.head && is_open(fds[CLIENT]) && is_open(fds[OUTSIDE]) &&
-           fds[CLIENT] != fds[OUTSIDE];
+           r->hello.head_len <= sizeof r->hello.head;
 }
 
-bool egress_take_over(struct relay_thread *thread, struct slice bytes, int fds[2])
+bool egress_take_over(struct relay_thread *thread, struct slice bytes, const int fds[2])
 {
-    struct egress_record record = {.client = 0};
+    struct egress_record record = {.fast = false};
     struct image image = image_from(bytes, VERSION, loop_clock());
 
     image_part(&image, &record_table, &record);
-    bool read = image_done(&image);
-    fds[CLIENT] = read ? (int)record.client - 1 : -1;
-    fds[OUTSIDE] = read ? (int)record.destination - 1 : -1;
-    bool good = read && is_sane(&record, fds) && make(thread, &record, fds);
+    bool good = image_done(&image) && is_sane(&record) && fds[CLIENT] >= 0 && fds[OUTSIDE] >= 0 &&
+                make(thread, &record, fds);
     for (size_t i = 0; i < 2; i++) {
-        if (!good && fds[i] > STDERR_FILENO)
-            close(fds[i]);
         buffer_free(&record.in[i]);
         buffer_free(&record.out[i]);
     }

@@ -10,8 +10,8 @@ struct egress_io *egress_io_next(const struct relay_thread *thread, const struct
 /* Appends the record of a connection to `to`, and sets `fds` to its sockets. The connection must not be used after that. Returns false if
  * nobody can go on with it, because it has no destination yet, it is ending, or memory is short; it is then as before. */
 bool egress_hand_over(struct egress_io *io, struct buffer *to, int fds[2]) MUST_CHECK;
-/* Goes on with the connection of a record, and sets `fds` to the sockets that the record names, -1 for none. Returns false if that is not
- * possible: the record is of another version or spoilt, a limit is reached, or memory is short. Those sockets are then closed. */
-bool egress_take_over(struct relay_thread *thread, struct slice record, int fds[2]) MUST_CHECK;
+/* Continues the connection of a record with these sockets, which become the connection's. Returns false, and leaves the sockets to the
+ * caller, if the record has another version or is damaged, a limit is reached, or memory is short. */
+bool egress_take_over(struct relay_thread *thread, struct slice record, const int fds[2]) MUST_CHECK;
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,8 +16,14 @@
 
 enum { RECORD_MAX = 1 << 30, FLUSH = 1 << 18, FDS = 2 /* of a record */ };
 
-/* The first byte of a record. */
 enum kind { TUNNEL = 't', EGRESS = 'e' };
+
+/* In front of each record. */
+struct record_head {
+    uint32_t len; /* bytes of the record */
+    uint32_t kind;
+    int32_t fds[FDS]; /* -1 for none */
+};
 
 static size_t records_at(size_t descriptors)
 {
@@ -63,46 +70,42 @@ static void flush(struct handover_file *file, struct buffer *out)
     buffer_cut(out, 0);
 }
 
-static bool put_kind(struct buffer *to, enum kind kind)
-{
-    const uint8_t byte = (uint8_t)kind;
-    return buffer_put(to, slice_of(&byte, 1));
-}
-
 static bool hand_over_tunnel(void *seat, struct buffer *to, int fds[FDS])
 {
-    return put_kind(to, TUNNEL) && tunnel_hand_over(seat, to, fds);
+    return tunnel_hand_over(seat, to, fds);
 }
 
 static bool salvage_tunnel(void *seat, struct buffer *to, int fds[FDS])
 {
-    return put_kind(to, TUNNEL) && tunnel_salvage(seat, to, fds);
+    return tunnel_salvage(seat, to, fds);
 }
 
 static bool hand_over_egress(void *io, struct buffer *to, int fds[FDS])
 {
-    return put_kind(to, EGRESS) && egress_hand_over(io, to, fds);
+    return egress_hand_over(io, to, fds);
 }
 
 /* Appends the record of a tunnel or a connection to `out`, by `write`. Returns false if nobody can go on with it. */
-static bool write_record(struct handover_file *file, struct buffer *out, void *object,
+static bool write_record(struct handover_file *file, struct buffer *out, enum kind kind, void *object,
                          bool (*write)(void *object, struct buffer *to, int fds[FDS]))
 {
     size_t at = buffer_len(out), place = atomic_fetch_add(&file->taken, FDS);
-    uint32_t len = 0;
+    struct record_head head = {.kind = kind};
     int fds[FDS] = {-1, -1};
 
     if (file->fd < 0 || place + FDS > file->room)
         return false;
-    bool good = buffer_put(out, slice_of((const uint8_t *)&len, sizeof len)) && write(object, out, fds);
-    for (size_t i = 0; i < FDS; i++)
-        file->descriptors[place + i] = good && (fds[i] < 0 || fcntl(fds[i], F_SETFD, 0) == 0) ? fds[i] : -1;
+    bool good = buffer_put(out, slice_of((const uint8_t *)&head, sizeof head)) && write(object, out, fds);
+    for (size_t i = 0; i < FDS; i++) {
+        head.fds[i] = good && (fds[i] < 0 || fcntl(fds[i], F_SETFD, 0) == 0) ? fds[i] : -1;
+        file->descriptors[place + i] = head.fds[i];
+    }
     if (!good) {
         buffer_cut(out, at);
         return false;
     }
-    len = (uint32_t)(buffer_len(out) - at - sizeof len);
-    memcpy(out->memory + out->start + at, &len, sizeof len);
+    head.len = (uint32_t)(buffer_len(out) - at - sizeof head);
+    memcpy(out->memory + out->start + at, &head, sizeof head);
     if (buffer_len(out) >= FLUSH)
         flush(file, out);
     return true;
@@ -114,12 +117,12 @@ void handover_write(struct handover_file *file, struct relay_thread *thread)
 
     for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
-        if (!write_record(file, &out, p, hand_over_tunnel))
+        if (!write_record(file, &out, TUNNEL, p, hand_over_tunnel))
             tunnel_io_end(p, CLOSE_restarting);
     }
     for (struct egress_io *p = egress_io_next(thread, NULL), *next; p; p = next) {
         next = egress_io_next(thread, p);
-        if (!write_record(file, &out, p, hand_over_egress))
+        if (!write_record(file, &out, EGRESS, p, hand_over_egress))
             egress_io_end(p);
     }
     flush(file, &out);
@@ -131,7 +134,7 @@ uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat)
     struct buffer out = buffer_with_limit(RECORD_MAX);
     uint64_t at = atomic_load(&file->end);
 
-    if (!write_record(file, &out, seat, salvage_tunnel))
+    if (!write_record(file, &out, TUNNEL, seat, salvage_tunnel))
         return 0;
     flush(file, &out);
     return at;
@@ -139,9 +142,10 @@ uint64_t handover_salvage(struct handover_file *file, struct tunnel_seat *seat)
 
 void handover_spoil(struct handover_file *file, uint64_t at)
 {
-    static const uint8_t no_kind[] = {0xff, 0xff, 0xff, 0xff};
+    static const uint32_t no_kind;
 
-    if (!write_all(file->fd, slice_of(no_kind, sizeof no_kind), at + sizeof(uint32_t)))
+    if (!write_all(file->fd, slice_of((const uint8_t *)&no_kind, sizeof no_kind),
+                   at + offsetof(struct record_head, kind)))
         atomic_store(&file->failed, true);
 }
 
@@ -164,17 +168,15 @@ int handover_end(struct handover_file *file)
 /* ---- to read ---- */
 
 /* Takes the next record off the front of `rest`. Returns false if there is none that is whole. */
-static bool next_record(struct slice *rest, struct slice *record)
+static bool next_record(struct slice *rest, struct record_head *head, struct slice *record)
 {
-    uint32_t len;
-
-    if (rest->len < sizeof len)
+    if (rest->len < sizeof *head)
         return false;
-    memcpy(&len, rest->at, sizeof len);
-    if (len > rest->len - sizeof len)
+    memcpy(head, rest->at, sizeof *head);
+    if (head->len > rest->len - sizeof *head)
         return false;
-    *record = slice_of(rest->at + sizeof len, len);
-    *rest = slice_from(*rest, sizeof len + len);
+    *record = slice_of(rest->at + sizeof *head, head->len);
+    *rest = slice_from(*rest, sizeof *head + head->len);
     return true;
 }
 
@@ -222,33 +224,62 @@ static bool is_left_out(const struct handover_records *r, unsigned number)
     return false;
 }
 
-/* A record of a kind that this program does not know is lost, as one of another version. */
-static bool read_one(struct relay_thread *thread, struct slice record, int fds[FDS])
+/* Returns true for a socket that carries a stream: not for a listener, and not for another descriptor of keeper or server. */
+static bool is_stream(int fd)
 {
-    uint8_t kind = record.len ? record.at[0] : 0;
+    int type, listens;
+    socklen_t size[] = {sizeof type, sizeof listens};
 
-    fds[0] = fds[1] = -1;
-    if (kind == TUNNEL)
-        return tunnel_take_over(thread, slice_from(record, 1), fds);
-    return kind == EGRESS && egress_take_over(thread, slice_from(record, 1), fds);
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size[0]) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size[1]) == 0 && !listens;
+}
+
+/* Gives a record its sockets, -1 for those that it does not get. The server that wrote the file may have been taken over: no record gets a
+ * descriptor of another one, or one that is no stream. Returns false if the record named such a descriptor. */
+static bool claim(struct handover_records *r, const struct record_head *head, int fds[FDS])
+{
+    bool good = true;
+
+    for (size_t i = 0; i < FDS; i++) {
+        int fd = head->fds[i];
+        bool granted = fd > STDERR_FILENO && (size_t)fd < r->seen_size && is_stream(fd) &&
+                       !atomic_exchange_explicit(&r->seen[fd], 1, memory_order_relaxed);
+        fds[i] = granted ? fd : -1;
+        good = good && (granted || fd == -1);
+    }
+    return good;
+}
+
+/* A record of a kind that this program does not know is lost, as one of another version. */
+static bool read_one(struct handover_records *r, struct relay_thread *thread, const struct record_head *head,
+                     struct slice record)
+{
+    int fds[FDS];
+    bool taken = claim(r, head, fds);
+
+    if (head->kind == TUNNEL)
+        taken = taken && tunnel_take_over(thread, record, fds);
+    else
+        taken = taken && head->kind == EGRESS && egress_take_over(thread, record, fds);
+    for (size_t i = 0; !taken && i < FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return taken;
 }
 
 void handover_read(struct handover_records *r, struct relay_thread *thread)
 {
     struct slice rest = r->bytes, record;
+    struct record_head head;
 
-    for (size_t i = 0; next_record(&rest, &record); i++) {
-        int fds[FDS] = {-1, -1};
+    for (size_t i = 0; next_record(&rest, &head, &record); i++) {
         if (i % r->step != r->first)
             continue;
         note_read(r, (unsigned)i + 1);
-        bool taken = !is_left_out(r, (unsigned)i) && read_one(thread, record, fds);
+        bool taken = !is_left_out(r, (unsigned)i) && read_one(r, thread, &head, record);
         note_read(r, 0);
         r->taken += taken;
         r->lost += !taken;
-        for (size_t k = 0; k < FDS; k++)
-            if (fds[k] >= 0 && (size_t)fds[k] < r->seen_size)
-                atomic_store_explicit(&r->seen[fds[k]], 1, memory_order_relaxed);
     }
 }
 

@@ -4,7 +4,8 @@
  * threads of the next process read it in parallel.
  *
  * The file begins with its head: a magic number, the number of descriptors, and the time at which it was begun (uint64_t each, the time in µs
- * of loop_clock). The descriptors follow, an int32_t each, in no order, then the records, each after its length (uint32_t).
+ * of loop_clock). The descriptors follow, an int32_t each, in no order, then the records, each after its head: its length, its kind (uint32_t
+ * each), and its two descriptors (int32_t). The file is the only place that names them, and its reader the only judge of them.
  *
  * The sockets of tunnels that are in the file survive execve; everything else that a relay opens is close-on-exec.
  */
@@ -16,7 +17,7 @@
 #include "spoa/base/bytes/buffer.h"
 #include "spoa/relay/thread/relay_thread.h"
 
-#define HANDOVER_MAGIC UINT64_C(0x32736567616d6963)
+#define HANDOVER_MAGIC UINT64_C(0x33736567616d6963)
 
 struct handover_head {
     uint64_t magic, descriptors, begun;
@@ -57,7 +58,7 @@ struct handover_records {
     _Atomic unsigned
         *reads;         /* where the reader stores 1 + the number of its present record, or 0; may be NULL */
     size_t taken, lost; /* number of tunnels that were continued; that were not */
-    _Atomic uint8_t *seen; /* one for each descriptor number below `seen_size`: whether a record names it */
+    _Atomic uint8_t *seen; /* one for each descriptor number below `seen_size`: whether a record has got it */
     size_t seen_size;
     const void *map; /* private: these two are the mapped file */
     size_t map_size;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "spoa/base/bytes/image.h"
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
@@ -12,14 +10,11 @@ enum { VERSION = 1, PART_MAX = 1 << 30 };
 
 /* The content of a record. The tunnel and its request are separate images, each with its own version. */
 struct tunnel_record {
-    uint32_t client, worker; /* 1 + descriptor, or 0 for none */
     struct buffer upgrade, tunnel;
     struct buffer left[2]; /* bytes of each side that were read, and wait for their turn */
 };
 
 static const struct image_field fields[] = {
-    IMAGE_NUMBER(struct tunnel_record, client, INT32_MAX),
-    IMAGE_NUMBER(struct tunnel_record, worker, INT32_MAX),
     IMAGE_BUFFER(struct tunnel_record, upgrade, PART_MAX),
     IMAGE_BUFFER(struct tunnel_record, tunnel, PART_MAX),
     IMAGE_BUFFERS(struct tunnel_record, left, BUFFER_LIMIT_MAX),
@@ -49,8 +44,6 @@ static bool write_record(struct tunnel_io *io, const struct tunnel_seat *seat,
     if (good) {
         fds[CLIENT] = loop_io_fd(&seat->sockets[CLIENT]);
         fds[WORKER] = seat->sockets[WORKER].share ? loop_io_fd(&seat->sockets[WORKER]) : -1;
-        record.client = (uint32_t)(fds[CLIENT] + 1);
-        record.worker = (uint32_t)(fds[WORKER] + 1);
         record.left[CLIENT] = io->left[CLIENT];
         record.left[WORKER] = io->left[WORKER];
         image_part(&image, &record_table, &record);
@@ -102,20 +95,19 @@ static struct upgrade_kept *load_upgrade(const struct relay_thread *thread, stru
     return NULL;
 }
 
-static void open_socket(struct tunnel_seat *seat, enum side side, uint32_t *descriptor)
+static void open_socket(struct tunnel_seat *seat, enum side side, int fd)
 {
     static void (*const ready[])(void *owner, int events) = {
         [CLIENT] = tunnel_io_client_ready, [WORKER] = tunnel_io_worker_ready};
 
-    if (!*descriptor)
+    if (fd < 0)
         return;
-    loop_io_open(&seat->sockets[side], seat->thread->loop, (int)*descriptor - 1, ready[side], seat);
+    loop_io_open(&seat->sockets[side], seat->thread->loop, fd, ready[side], seat);
     loop_io_join(&seat->sockets[side], seat->share);
-    *descriptor = 0;
 }
 
 /* Makes the tunnel of a record. The memory that the tunnel keeps moves out of *record. */
-static bool make(struct relay_thread *thread, struct tunnel_record *record)
+static bool make(struct relay_thread *thread, struct tunnel_record *record, const int fds[2])
 {
     struct upgrade_kept *kept = load_upgrade(thread, buffer_slice(&record->upgrade));
     if (!kept)
@@ -140,7 +132,6 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
         buffer_free(&io->left[side]);
         io->left[side] = record->left[side];
         record->left[side] = buffer_with_limit(0);
-        open_socket(seat, side, side == CLIENT ? &record->client : &record->worker);
     }
     if (!tunnel_load(&io->tunnel, &opening, buffer_slice(&record->tunnel), loop_clock())) {
         io->accepted = false; /* the metrics have not counted the tunnel, so its end must not count */
@@ -148,6 +139,8 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
         tunnel_work_end(seat);
         return false;
     }
+    open_socket(seat, CLIENT, fds[CLIENT]);
+    open_socket(seat, WORKER, fds[WORKER]);
     tunnel_stats_taken_over(tunnel_rest_stats(io));
     agent_client_ask(thread->agent, &seat->watch);
     tunnel_io_update(io);
@@ -155,26 +148,14 @@ static bool make(struct relay_thread *thread, struct tunnel_record *record)
     return true;
 }
 
-static void close_socket(uint32_t descriptor)
+bool tunnel_take_over(struct relay_thread *thread, struct slice bytes, const int fds[2])
 {
-    if (descriptor > STDERR_FILENO + 1)
-        close((int)descriptor - 1);
-}
-
-bool tunnel_take_over(struct relay_thread *thread, struct slice bytes, int fds[2])
-{
-    struct tunnel_record record = {.client = 0};
+    struct tunnel_record record = {.upgrade = buffer_with_limit(0)};
     struct image image = image_from(bytes, VERSION, loop_clock());
 
     image_part(&image, &record_table, &record);
-    bool read = image_done(&image);
-    fds[CLIENT] = read ? (int)record.client - 1 : -1;
-    fds[WORKER] = read ? (int)record.worker - 1 : -1;
-    bool good = read && record.client > STDERR_FILENO + 1 && fcntl(fds[CLIENT], F_GETFD) >= 0 &&
-                make(thread, &record);
-    close_socket(record.client); /* memory that the tunnel has taken is no longer in the record */
-    close_socket(record.worker);
-    buffer_free(&record.upgrade);
+    bool good = image_done(&image) && fds[CLIENT] >= 0 && make(thread, &record, fds);
+    buffer_free(&record.upgrade); /* memory that the tunnel has taken is no longer in the record */
     buffer_free(&record.tunnel);
     buffer_free(&record.left[CLIENT]);
     buffer_free(&record.left[WORKER]);

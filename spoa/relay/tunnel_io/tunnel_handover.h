@@ -19,8 +19,8 @@ enum tunnel_remains {
     REMAINS_DAMAGED /* the tunnel's memory is not that of a tunnel between two events */
 };
 enum tunnel_remains tunnel_remains(const struct tunnel_seat *seat, const struct relay_thread *thread);
-/* Continues the tunnel of a record, and sets `fds` to the sockets that the record names, -1 for none. Returns false, and closes these
- * sockets, if the record has another version or is damaged, or memory is short. */
-bool tunnel_take_over(struct relay_thread *thread, struct slice record, int fds[2]) MUST_CHECK;
+/* Continues the tunnel of a record with these sockets, -1 for none, which become the tunnel's. Returns false, and leaves the sockets to the
+ * caller, if the record has another version or is damaged, or memory is short. */
+bool tunnel_take_over(struct relay_thread *thread, struct slice record, const int fds[2]) MUST_CHECK;
 
 #endif
