@@ -30,8 +30,10 @@
 
 enum {
     DEATHS_REMEMBERED = 64,
-    KEPT_MAX = KEEPER_LISTENERS_MAX + 8,
-    TAKES_MAX = 4 /* largest number of servers that may die while they take over the same tunnels */
+    KEPT_MAX = 2 * KEEPER_LISTENERS_MAX + 8,
+    WORDS_AT_ONCE = 16,     /* largest number of words or signals that are handled before anything else is */
+    WORDS_LEFT_MAX = 65536, /* capacity of the channel, in words: pipe(7) */
+    TAKES_MAX = 4           /* largest number of servers that may die while they take over the same tunnels */
 };
 
 /* Result of on_ended and watch, in place of an exit code. */
@@ -49,8 +51,10 @@ struct keeper {
     bool same;      /* the upgrade is a restart of the present program */
     int old;        /* file of the previous program, which is executed again if no server gets ready, or -1 */
     uint64_t deadline; /* latest end of the check or the upgrade, in µs; UINT64_MAX if none is under way */
-    struct keeper_server next; /* information for the next server */
-    unsigned takes;            /* number of servers that died while they took over the present tunnels */
+    struct keeper_server next;          /* information for the next server */
+    int replaced[KEEPER_LISTENERS_MAX]; /* listeners of the previous program that this one does not use */
+    size_t replaced_count;
+    unsigned takes; /* number of servers that died while they took over the present tunnels */
     unsigned deaths_count;
     uint64_t deaths[DEATHS_REMEMBERED]; /* ring of the times when servers died, in µs of CLOCK_MONOTONIC */
 };
@@ -152,7 +156,28 @@ static size_t list_kept(const struct keeper *k, int kept[static KEPT_MAX])
             kept[count++] = own[i];
     for (size_t i = 0; i < h->listeners_count; i++)
         kept[count++] = h->listeners[i];
+    for (size_t i = 0; i < k->replaced_count; i++)
+        kept[count++] = k->replaced[i];
     return count;
+}
+
+static bool is_kept(const struct keeper *k, int fd)
+{
+    int kept[KEPT_MAX];
+    size_t count = list_kept(k, kept);
+
+    for (size_t i = 0; i < count; i++)
+        if (kept[i] == fd)
+            return true;
+    return false;
+}
+
+/* Returns the memory file that the server, or its salvager, has written, or -1. A server that was taken over could name any descriptor: the keeper
+ * closes the file when it has been read, and so it must not be one of the keeper's own. */
+static int images_of(const struct keeper *k)
+{
+    int images = atomic_load(&k->next.board->images);
+    return images > STDERR_FILENO && !is_kept(k, images) ? images : -1;
 }
 
 static void close_between(unsigned first, unsigned last)
@@ -191,12 +216,8 @@ static void sweep(struct keeper *k)
 
 static void close_unless_kept(const struct keeper *k, int fd)
 {
-    int kept[KEPT_MAX];
-    size_t count = list_kept(k, kept);
-    bool keeps = fd <= STDERR_FILENO || fd == k->next.images;
+    bool keeps = fd <= STDERR_FILENO || fd == k->next.images || is_kept(k, fd);
 
-    for (size_t i = 0; i < count; i++)
-        keeps |= fd == kept[i];
     if (!keeps && (fcntl(fd, F_GETFD) & FD_CLOEXEC))
         close(fd);
 }
@@ -286,7 +307,7 @@ static void end_check(struct keeper *k)
 static void finish_upgrade(struct keeper *k)
 {
     struct fail why;
-    int images = atomic_load(&k->next.board->images);
+    int images = images_of(k);
     struct keeper_handover h = handover_of(k, images);
 
     if (images < 0)
@@ -305,6 +326,8 @@ static void go_back(struct keeper *k)
 
     h.upgrades[KEEPER_NOT_UPGRADED]++;
     h.upgrades[KEEPER_UPGRADED]--;
+    for (size_t i = 0; i < k->replaced_count && h.listeners_count < KEEPER_LISTENERS_MAX; i++)
+        h.listeners[h.listeners_count++] = k->replaced[i];
     say(k, "error", "no server of the new program gets ready: going back to the old one", "");
     keeper_exec_back(k->options->argv, &h, &why);
     say(k, "error", why.text, "");
@@ -386,7 +409,7 @@ static void salvage(struct keeper *k, char *more, size_t size)
         atomic_store(&next->board->fates[fate], 0);
     pid_t salvager = salvager_wake(&next->board->salvager);
     if (salvager && await_salvager(k, salvager))
-        next->images = atomic_load(&next->board->images);
+        next->images = images_of(k);
     for (unsigned fate = 0; fate < KEEPER_FATES; fate++) {
         fates[fate] = atomic_load(&next->board->fates[fate]);
         next->fates[fate] += fates[fate];
@@ -455,7 +478,9 @@ static void pass_on(struct keeper *k)
     struct signalfd_siginfo info;
 
     /* one at a time, when poll has said so: a server could make the descriptor block */
-    while (is_readable(k->signals) && read(k->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+    for (int i = 0; i < WORDS_AT_ONCE && is_readable(k->signals) &&
+                    read(k->signals, &info, sizeof info) == (ssize_t)sizeof info;
+         i++) {
         if (info.ssi_signo == SIGCHLD)
             continue;
         if (info.ssi_signo == SIGUSR2) {
@@ -470,6 +495,9 @@ static void pass_on(struct keeper *k)
 static void on_ready(struct keeper *k)
 {
     k->ready = true;
+    for (size_t i = 0; i < k->replaced_count; i++)
+        close(k->replaced[i]); /* clients would wait there for ever */
+    k->replaced_count = 0;
     if (k->old >= 0) {
         close(k->old);
         k->old = -1;
@@ -487,12 +515,13 @@ static void on_ready(struct keeper *k)
     (void)notify_ready("ready");
 }
 
-/* The server says no more than a byte: it may have been taken over, and the service manager would believe any text. */
-static void hear(struct keeper *k)
+/* Handles at most this number of the server's words. The server says no more than a byte, and is not listened to without a limit: it may
+ * have been taken over, the service manager would believe any text, and the keeper has signals and deaths to handle, too. */
+static void hear(struct keeper *k, int most)
 {
     char word;
 
-    while (is_readable(k->channel[0]) && read(k->channel[0], &word, 1) == 1) {
+    for (int i = 0; i < most && is_readable(k->channel[0]) && read(k->channel[0], &word, 1) == 1; i++) {
         if (word == KEEPER_READY) {
             on_ready(k);
         } else if (word == KEEPER_RELOADING) {
@@ -538,10 +567,10 @@ static int watch(struct keeper *k)
 
     for (;;) {
         (void)poll(waited, sizeof waited / sizeof *waited, wait_time(k));
-        hear(k);
+        hear(k, WORDS_AT_ONCE);
         pass_on(k);
         if (waitpid(k->server, &status, WNOHANG) == k->server) {
-            hear(k);
+            hear(k, WORDS_LEFT_MAX); /* the next server has not said them */
             return on_ended(k, status);
         }
         if (k->check && waitpid(k->check, &status, WNOHANG) == k->check)
@@ -570,6 +599,8 @@ static bool open_keeper(struct keeper *k, struct fail *why)
         return fail(why, "cannot watch the server: %s", strerror(errno));
     memcpy(k->next.deaths, h->deaths, sizeof h->deaths);
     memcpy(k->next.upgrades, h->upgrades, sizeof h->upgrades);
+    memcpy(k->replaced, k->options->replaced, k->options->replaced_count * sizeof *k->replaced);
+    k->replaced_count = k->options->replaced_count;
     k->next.channel = k->channel[1];
     k->next.images = h->images;
     k->self = getpid();

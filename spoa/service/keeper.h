@@ -85,6 +85,10 @@ struct keeper_options {
     uint64_t patience;    /* longest time for an upgrade, in µs */
     /* Listening sockets, which every server gets, and the handover of the previous program. */
     const struct keeper_handover *handover;
+    /* Listening sockets of the previous program that this one does not use, at most KEEPER_LISTENERS_MAX. They are closed when a server is
+     * ready; the previous program gets them back if none is. */
+    const int *replaced;
+    size_t replaced_count;
     /* The server's work, on a thread of its own; returns the exit code. An exit code but KEEPER_HANDED_OVER ends the keeper, too. */
     int (*serve)(void *context, const struct keeper_server *server);
     void *context;

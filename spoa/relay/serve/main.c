@@ -258,21 +258,34 @@ static int inherited(const struct keeper_handover *taken, const struct net_addre
     return -1;
 }
 
-/* Opens the listeners in this process, so that they outlive a server, or takes those of the program before. */
+/* Takes a listener out of those that the program before has handed over. */
+static void use(struct keeper_handover *taken, int fd)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < taken->listeners_count; i++)
+        if (taken->listeners[i] != fd)
+            taken->listeners[kept++] = taken->listeners[i];
+    taken->listeners_count = kept;
+}
+
+/* Opens the listeners in this process, so that they outlive a server, or takes those of the program before. The others of that program
+ * remain in `taken`. */
 static bool listen_for_servers(const struct settings_relay *s, struct keeper_handover *handover,
-                               struct fail *why)
+                               struct keeper_handover *taken, struct fail *why)
 {
     const struct {
         const struct net_address *address;
         mode_t mode;
     } wanted[] = {{&s->listen, 0660}, {&s->admin, 0600}, {&s->control, 0600}, {&s->monitor, 0660}};
-    const struct keeper_handover taken = *handover;
 
+    *taken = *handover;
     handover->listeners_count = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (wanted[i].address->len == 0)
             continue;
-        int fd = inherited(&taken, wanted[i].address);
+        int fd = inherited(taken, wanted[i].address);
+        use(taken, fd);
         fd = fd >= 0 ? fd : net_listen(wanted[i].address, wanted[i].mode, why);
         if (fd < 0)
             return false;
@@ -300,6 +313,13 @@ static int give_up(const struct keeper_handover *handover, char *const argv[], c
 static int keep(struct job *job, struct keeper_handover *handover, char *const argv[])
 {
     struct fail why, named;
+    struct keeper_handover unused;
+    const struct keeper_handover before = *handover;
+
+    if (!notify_open(&why) || !listen_for_servers(&job->settings->relay, handover, &unused, &why)) {
+        fail(&named, "%s: %s", program.name, why.text);
+        return give_up(&before, argv, named.text);
+    }
     const struct keeper_options options = {.name = program.name,
                                            .argv = argv,
                                            .pid_file = job->arguments->server_pid,
@@ -307,14 +327,10 @@ static int keep(struct job *job, struct keeper_handover *handover, char *const a
                                            .patience =
                                                (uint64_t)job->settings->relay.upgrade_timeout * MILLISECOND,
                                            .handover = handover,
+                                           .replaced = unused.listeners,
+                                           .replaced_count = unused.listeners_count,
                                            .serve = work,
                                            .context = job};
-    const struct keeper_handover taken = *handover;
-
-    if (!notify_open(&why) || !listen_for_servers(&job->settings->relay, handover, &why)) {
-        fail(&named, "%s: %s", program.name, why.text);
-        return give_up(&taken, argv, named.text);
-    }
     int exit_code = keeper_run(&options, &why);
     if (exit_code < 0) {
         fprintf(stderr, "%s: works without a keeper: %s\n", program.name, why.text);

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import AT_ONCE, BIN, SANITIZED, alive, stop, until
+from cell import AT_ONCE, BIN, SANITIZED, alive, free_port, stop, until
 from direct import CLOSE, frame
 from fault_injection import FAULT_INJECTION
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
@@ -109,6 +109,31 @@ def test_signals_reach_the_server(tunnels):
     until(lambda: not alive(keeper), AT_ONCE, "the keeper does not end behind its server")
 
 
+def channel_of(pid):
+    """The path of the pipe by which a server tells its keeper."""
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        flags = int(re.search(r"flags:\s*(\d+)", Path(f"/proc/{pid}/fdinfo/{path.name}").read_text())[1], 8)
+        if os.readlink(path).startswith("pipe:") and flags & os.O_ACCMODE == os.O_WRONLY and flags & os.O_NONBLOCK:
+            return path
+    raise AssertionError("no pipe that a server would write to")
+
+
+def test_a_server_that_never_stops_talking_keeps_its_keeper_from_nothing(tunnels):
+    """A server that was taken over, played by a program that writes to its pipe."""
+    keeper, before = tunnels.cell.pid("relay"), server(tunnels)
+    with open(channel_of(keeper), "wb", buffering=0) as channel:
+        flood = subprocess.Popen(["timeout", "60", "cat", "/dev/zero"], stdout=channel)
+    try:
+        os.kill(keeper, signal.SIGUSR1)
+        tunnels.cell.says("relay", "msg=summary")
+        os.kill(before, signal.SIGKILL)
+        next_server(tunnels, before)
+        pass_both_ways(*tunnels.open(tunnels.worker()))
+    finally:
+        flood.terminate()
+        flood.wait()
+
+
 def test_a_server_reads_what_a_reload_has_changed(tunnels):
     """And goes on with the configuration of the start if the file is not good."""
     file = tunnels.cell.config_file
@@ -182,6 +207,19 @@ def test_same_applies_what_is_read_at_the_start_alone(installed):
     assert done.returncode == 0, done
     os.kill(installed.cell.pid("relay"), signal.SIGUSR1)
     installed.cell.says("relay", "msg=summary", "thread=2")
+
+
+def test_an_address_that_left_the_configuration_is_refused_after_the_upgrade(installed):
+    file, ports = installed.cell.config_file, [free_port(), free_port()]
+    config = json.loads(file.read_text())
+    for port in ports:
+        config["relay"] |= {"monitor": f"127.0.0.1:{port}", "monitor_token_file": "k1.secret"}
+        file.write_text(json.dumps(config))
+        assert upgrade(installed, "--same").returncode == 0
+        socket.create_connection(("127.0.0.1", port)).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", ports[0]))
+    pass_both_ways(*installed.open(installed.worker()))
 
 
 @pytest.mark.parametrize("script", [
