@@ -234,8 +234,8 @@ static bool is_stream(int fd)
            getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size[1]) == 0 && !listens;
 }
 
-/* Gives a record its sockets, -1 for those that it does not get. The server that wrote the file may have been taken over: no record gets a
- * descriptor of another one, or one that is no stream. Returns false if the record named such a descriptor. */
+/* Gives a record its sockets, -1 where the record does not get one. An attacker may have controlled the server that wrote the file: no
+ * record gets a descriptor of another record, or a descriptor that is no stream. Returns false if the record named such a descriptor. */
 static bool claim(struct handover_records *r, const struct record_head *head, int fds[FDS])
 {
     bool good = true;

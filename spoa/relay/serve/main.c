@@ -258,7 +258,7 @@ static int inherited(const struct keeper_handover *taken, const struct net_addre
     return -1;
 }
 
-/* Takes a listener out of those that the program before has handed over. */
+/* Removes a listener from the handover of the previous program. */
 static void use(struct keeper_handover *taken, int fd)
 {
     size_t kept = 0;
@@ -269,8 +269,8 @@ static void use(struct keeper_handover *taken, int fd)
     taken->listeners_count = kept;
 }
 
-/* Opens the listeners in this process, so that they outlive a server, or takes those of the program before. The others of that program
- * remain in `taken`. */
+/* Opens the listeners in this process, so that the listeners outlive a server, or takes those of the previous program. The listeners of that
+ * program that this one does not use remain in `taken`. */
 static bool listen_for_servers(const struct settings_relay *s, struct keeper_handover *handover,
                                struct keeper_handover *taken, struct fail *why)
 {
