@@ -19,7 +19,8 @@ struct daemon_program {
     const char *name;    /* "cellgate-agent" */
     const char *summary; /* one sentence for -h */
     const char *section; /* "agent": -h lists its keys, and those without a section */
-    bool has_keeper; /* the program has the options --no-keeper and --server-pid (spoa/service/keeper.h) */
+    bool
+        has_keeper; /* the program has the options --no-keeper and --server-pid (spoa/service/keeper/keeper.h) */
 };
 
 struct daemon_arguments {

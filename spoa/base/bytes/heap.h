@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * heap: the memory of buffers. It is malloc's, but for a process that goes on in the memory of a dead one (spoa/service/salvager.h): a lock of
+ * heap: the memory of buffers. It is malloc's, but for a process that goes on in the memory of a dead one (spoa/service/keeper/salvager.h): a lock of
  * that malloc may be held for ever, and its lists may be what killed the process. After heap_leave, allocations come from memory that nobody
  * else uses, and heap_return frees many of them at once.
  */

@@ -8,11 +8,11 @@
 #include "spoa/base/os/openssl_memory.h"
 #include "spoa/relay/serve/views.h"
 #include "spoa/service/daemon.h"
-#include "spoa/service/keeper.h"
-#include "spoa/service/keeper_exec.h"
+#include "spoa/service/keeper/keeper.h"
+#include "spoa/service/keeper/keeper_exec.h"
+#include "spoa/service/keeper/salvager.h"
 #include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
-#include "spoa/service/salvager.h"
 #include "spoa/service/seccomp.h"
 
 static const struct daemon_program program = {

@@ -19,7 +19,7 @@
 #include "spoa/relay/tunnel_io/tunnel_io.h"
 #include "spoa/relay/tunnel_io/tunnel_stats.h"
 #include "spoa/service/daemon.h"
-#include "spoa/service/keeper.h"
+#include "spoa/service/keeper/keeper.h"
 #include "spoa/service/process_metrics.h"
 
 #define FILES_SPARE    128 /* descriptors for everything that is no tunnel */

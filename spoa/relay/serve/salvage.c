@@ -8,7 +8,7 @@
 #include "spoa/relay/serve/handover.h"
 #include "spoa/relay/tunnel_io/tunnel_handover.h"
 #include "spoa/relay/tunnel_io/tunnel_io_parts.h"
-#include "spoa/service/salvager.h"
+#include "spoa/service/keeper/salvager.h"
 
 struct salvage {
     struct relay_thread *const *threads;

@@ -115,8 +115,9 @@ uint64_t limits_held(const struct limits *limits);
 /* Returns true if more than half of `memory` is held. */
 bool limits_is_short(const struct limits *limits);
 
-/* The memory that one tunnel holds, its permit to collect a replay, and its owner. An owner's share is the memory divided by the number of owners that hold any;
- * all unauthenticated clients are one owner. Together they may hold 1/LIMITS_SLICE of the memory, and one address half of that. */
+/* The memory that one tunnel holds, its permit to collect a replay, and its owner. An owner's share is the memory divided by the number of
+ * owners that hold any; all unauthenticated clients are one owner. Together they may hold 1/LIMITS_SLICE of the memory, and one address half of
+ * that. */
 struct limits_holder;
 struct limits_use {
     struct limits_holder *holder;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tunnel_handover: writes a tunnel as a record with which another process continues it. The tunnel's sockets are descriptors of a table that
- * both processes share, or that the other process inherits (spoa/service/keeper.h). */
+ * both processes share, or that the other process inherits (spoa/service/keeper/keeper.h). */
 #ifndef CELLGATE_RELAY_TUNNEL_IO_TUNNEL_HANDOVER_H
 #define CELLGATE_RELAY_TUNNEL_IO_TUNNEL_HANDOVER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/service/salvager.h"
+#include "spoa/service/keeper/salvager.h"
 
 #include <errno.h>
 #include <limits.h>

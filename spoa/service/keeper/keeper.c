@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/service/keeper.h"
+#include "spoa/service/keeper/keeper.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #include "spoa/base/os/time.h"
 #include "spoa/service/daemon.h"
-#include "spoa/service/keeper_exec.h"
+#include "spoa/service/keeper/keeper_exec.h"
 #include "spoa/service/notify.h"
 
 #define CHECK_TIME (10 * SECOND) /* longest time in which the new program checks the configuration */

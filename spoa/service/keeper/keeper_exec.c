@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/service/keeper_exec.h"
+#include "spoa/service/keeper/keeper_exec.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -16,15 +16,15 @@
  * server needs into a memory file and exits with KEEPER_HANDED_OVER. The keeper executes the new program with the same descriptors
  * (keeper_exec.h). If the new server is not ready in time, the keeper executes the old program again, with the same memory file.
  */
-#ifndef CELLGATE_SERVICE_KEEPER_H
-#define CELLGATE_SERVICE_KEEPER_H
+#ifndef CELLGATE_SERVICE_KEEPER_KEEPER_H
+#define CELLGATE_SERVICE_KEEPER_KEEPER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "spoa/service/keeper_exec.h"
-#include "spoa/service/salvager.h"
+#include "spoa/service/keeper/keeper_exec.h"
+#include "spoa/service/keeper/salvager.h"
 
 /* Messages of a server to its keeper, one byte each, through keeper_server.channel. */
 enum keeper_word {

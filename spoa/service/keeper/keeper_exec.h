@@ -9,8 +9,8 @@
  * survive execve; all else is close-on-exec. `old` is the program that the keeper was before; it is executed again, with the same images and
  * descriptors, if the next one does not serve in time.
  */
-#ifndef CELLGATE_SERVICE_KEEPER_EXEC_H
-#define CELLGATE_SERVICE_KEEPER_EXEC_H
+#ifndef CELLGATE_SERVICE_KEEPER_KEEPER_EXEC_H
+#define CELLGATE_SERVICE_KEEPER_KEEPER_EXEC_H
 
 #include <stdbool.h>
 #include <stddef.h>

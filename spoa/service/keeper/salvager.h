@@ -12,8 +12,8 @@
  * The kernel's OOM killer kills all processes that share a memory, the salvager too. So does a core dump before Linux 5.16: there the
  * server is made undumpable.
  */
-#ifndef CELLGATE_SERVICE_SALVAGER_H
-#define CELLGATE_SERVICE_SALVAGER_H
+#ifndef CELLGATE_SERVICE_KEEPER_SALVAGER_H
+#define CELLGATE_SERVICE_KEEPER_SALVAGER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
